@@ -1,0 +1,71 @@
+"""The `mimo` program: lazy sub-commands; the one place that turns an exception into text and exit code."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+
+import click
+
+from mimo.errors import Interrupted, MimoError
+from sandbox.errors import SandboxError
+
+COMMANDS: dict[str, tuple[str, str]] = {}
+"""Name -> (`module:attribute`, the line `mimo --help` shows, so that it loads nothing; a test compares)."""
+
+
+class LazyGroup(click.Group):
+    """A click group whose commands are imported when used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*COMMANDS, *sorted(super().list_commands(ctx))]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return super().get_command(ctx, cmd_name)
+        module, _, attribute = entry[0].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        if COMMANDS:
+            with formatter.section("Commands"):
+                formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="mimo-rl", prog_name="mimo")
+def cli() -> None:
+    """Run the MiMo-V2.6 post-training recipe on your model and your tasks."""
+
+
+def main() -> None:
+    """Console entry: run the command, print `error:` and `hint:` to stderr, exit with the documented code."""
+    verbose = any(arg in ("-v", "--verbose") for arg in sys.argv[1:])
+    try:
+        code = cli.main(standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        code = stop.exit_code
+    except click.ClickException as problem:
+        problem.show()
+        code = problem.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        code = Interrupted.exit_code
+    except MimoError as error:
+        code = _report(error.message, error.hint, error.exit_code, verbose)
+    except SandboxError as error:
+        code = _report(str(error), error.hint, 69, verbose)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _report(message: str, hint: str | None, code: int, verbose: bool) -> int:
+    if verbose:
+        traceback.print_exc()
+    click.echo(f"error: {message}", err=True)
+    if hint:
+        click.echo(f"hint: {hint}", err=True)
+    return code

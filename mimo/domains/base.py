@@ -1,0 +1,61 @@
+"""What a domain is: where its tasks come from, how one is verified, how an expert solves one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+from mimo.types import Json, Task, Verdict
+from sandbox.base import Changes, Sandbox
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rejected:
+    """A task that does not become one, and why (shown, counted, written to rejects.jsonl)."""
+
+    task_id: str
+    source: str
+    reason: str
+
+
+class TaskStore:
+    """Paths of a prepared task set: `tasks.jsonl`, `snapshots/<sha256>/`, `private/<key>/`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def snapshot(self, task: Task) -> Path:
+        """The read-only work tree (with its rebuilt .git) that a policy's box starts from."""
+        return self.root / "snapshots" / task.environment.snapshot
+
+    def private(self, task: Task) -> Path:
+        """Hidden tests, reference changes, rubrics: never mounted into a policy's box."""
+        return self.root / "private" / task.private
+
+
+BoxFactory = Callable[[Path, Mapping[str, Path]], Sandbox]
+"""`(snapshot, readonly mounts) -> a fresh box`; what a verifier gets instead of a back end."""
+
+
+class Domain(Protocol):
+    """One domain. `source` is the recipe's entry as plain data; blocking calls."""
+
+    name: ClassVar[str]
+
+    def list_sources(self, source: Mapping[str, Json]) -> Sequence[str]:
+        """The opaque ids of the tasks this source will make, in order, without making them (for progress)."""
+        ...
+
+    def build(self, source: Mapping[str, Json], task_id: str, folder: Path) -> Path:
+        """Make one task folder (Harbor layout + [metadata.mimo]) under `folder`; raises RecipeError."""
+        ...
+
+    def verify(self, task: Task, changes: Changes, store: TaskStore, open_box: BoxFactory) -> Verdict:
+        """Judge the changes on a pristine snapshot in a fresh box with the hidden tests."""
+        ...
+
+    def reference(self, task: Task, store: TaskStore) -> Changes:
+        """The reference solution as changes (for the gate; for the rubric contrast)."""
+        ...
