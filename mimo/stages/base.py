@@ -38,6 +38,8 @@ class StageContext(Protocol):
     """The folder that becomes this stage's output; survives an interruption as it was left."""
     scratch: Path
     """For files that need not survive; removed when the stage ends in any way (by the engine)."""
+    cache: Path
+    """MIMO_HOME/cache: content-addressed things that stages and runs share (root file systems, policies)."""
     resume: Progress | None
     """Last committed progress, or None for a fresh start."""
     label: str
