@@ -1,0 +1,106 @@
+"""`runtime:` and `tracking:`: how and where a recipe runs; never part of a result's identity."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from mimo.recipe.model_base import Count, Many, NonNegative, Positive, Section, Whole
+from mimo.types import Json
+
+Device = Literal["auto", "cpu", "cuda"]
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+class SamplerRuntime(Section):
+    """The serving engine (vLLM)."""
+
+    urls: Many[str]
+    """Servers to use instead of starting one; empty = start our own."""
+    port: Port | None
+    """Port of our own server; null = a free one."""
+    device: Device
+    """Where it runs; auto = a GPU if there is one."""
+    kv_cache_gib: Positive
+    """Memory for the key-value cache on a CPU, GiB."""
+    max_num_seqs: Count
+    """Requests decoded at the same time."""
+    threads: Count | None
+    """CPU threads; null = every core."""
+    gpu_memory_utilization: Annotated[float, Field(gt=0.0, le=1.0)]
+    """Share of a GPU's memory the engine may take, (0, 1]."""
+    tensor_parallel: Count
+    """GPUs that share one copy of the weights."""
+    data_parallel: Count
+    """Copies of the weights."""
+    start_timeout_s: Positive
+    """Seconds until a server that is not up counts as failed."""
+    extra_args: Many[str]
+    """Further arguments of the vLLM server, passed on as they are."""
+
+
+class TrainerRuntime(Section):
+    """The training engine (DeepSpeed)."""
+
+    launcher: Literal["deepspeed", "slurm"]
+    """What starts the training processes."""
+    device: Device
+    """Where it runs; auto = a GPU if there is one."""
+    num_processes: Count
+    """Training processes on each machine (one a GPU)."""
+    hostfile: str | None
+    """DeepSpeed hostfile for many machines; null = this machine."""
+    zero_stage: Literal[0, 1, 2, 3]
+    """What ZeRO splits over processes: 0 nothing, 1 optimiser, 2 + gradients, 3 + weights."""
+    micro_batch_tokens: Count
+    """Tokens of one forward and backward pass; memory grows with it, the result does not change."""
+    threads: Count | None
+    """CPU threads of each process; null = every core divided by the processes."""
+    start_timeout_s: Positive
+    """Seconds until a trainer that is not up counts as failed."""
+    deepspeed: dict[str, Json]
+    """Further keys merged into DeepSpeed's configuration."""
+
+
+class SandboxRuntime(Section):
+    """Where boxes run."""
+
+    concurrency: Count
+    """Boxes open at the same time on each host."""
+    runtime: str | None
+    """Container runtime of the docker back end (runsc, kata, …); null = the daemon's default."""
+    hosts: Many[str]
+    """Docker hosts to spread boxes over; empty = this machine."""
+
+
+class Runtime(Section):
+    """Paths, hosts, devices, ports, concurrency."""
+
+    tracking_uri: str | None
+    """MLflow server or store; null = sqlite in MIMO_HOME."""
+    min_free_disk_gb: NonNegative
+    """A run does not start with less disk free than this, GB."""
+    sampler: SamplerRuntime
+    """The serving engine."""
+    trainer: TrainerRuntime
+    """The training engine."""
+    sandbox: SandboxRuntime
+    """Boxes."""
+    prepare_concurrency: Count
+    """Environments built at the same time."""
+    heartbeat_s: Positive
+    """Seconds between two progress lines when the output is no terminal."""
+    harness_pool: Literal["local", "ray"]
+    """Where rollouts are driven: this process, or Ray actors."""
+
+
+class Tracking(Section):
+    """What goes to MLflow; the files of a run are complete without it."""
+
+    experiment: Annotated[str, Field(min_length=1)]
+    """MLflow experiment."""
+    traces_per_step: Annotated[int, Field(ge=0, le=16)]
+    """Rollouts a step that become MLflow traces, at most 16."""
+    artifact_limit_mb: Whole
+    """Rollout files up to this size (MB) are uploaded whole; larger ones as an index and a sample."""
