@@ -87,7 +87,7 @@ class TaskLimits(Section):
     def _nested(self) -> TaskLimits:
         if not self.command_s <= self.turn_s <= self.wall_s:
             raise ValueError(
-                f"command_s {self.command_s:g} <= turn_s {self.turn_s:g} <= wall_s {self.wall_s:g} does not hold"
+                f"command_s {self.command_s:g}, turn_s {self.turn_s:g}, wall_s {self.wall_s:g} must not fall"
             )
         return self
 
