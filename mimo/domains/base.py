@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from mimo.types import Json, Task, Verdict
+from mimo.types import Json, Limits, Task, Verdict, record
 from sandbox.base import Changes, Sandbox
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@record
 class Rejected:
     """A task that does not become one, and why (shown, counted, written to rejects.jsonl)."""
 
@@ -50,6 +49,21 @@ class Domain(Protocol):
 
     def build(self, source: Mapping[str, Json], task_id: str, folder: Path) -> Path:
         """Make one task folder (Harbor layout + [metadata.mimo]) under `folder`; raises RecipeError."""
+        ...
+
+    def import_folder(
+        self, folder: Path, store: TaskStore, *, limits: Limits, history: str, cache: Path
+    ) -> Task:
+        """Bring a task folder into the store: work tree with git rebuilt, snapshot, private files.
+
+        Args:
+            limits: of a policy's box, from the recipe.
+            history: past | none.
+            cache: MIMO_HOME/cache, where the root file system lives (its digest becomes `image`).
+
+        Raises:
+            RecipeError: the folder is no task (no tests, no instruction, ...); the message says which file.
+        """
         ...
 
     def verify(self, task: Task, changes: Changes, store: TaskStore, open_box: BoxFactory) -> Verdict:

@@ -1,0 +1,1 @@
+"""Rollouts: one attempt, groups of attempts, the token log, what is kept on disk."""

@@ -1,0 +1,57 @@
+"""Pass rates with intervals that know that rollouts of one task are not independent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rate:
+    """A share with its interval; None where there was nothing to count."""
+
+    mean: float | None
+    low: float | None
+    high: float | None
+    tasks: int
+    rollouts: int
+
+
+def pass_rate(outcomes: Mapping[str, Sequence[bool]], *, confidence: float) -> Rate:
+    """The mean over tasks of each task's share of True, and its interval.
+
+    The interval is Wilson's at the effective number of rollouts: the number whose binomial variance equals
+    the variance between the tasks' means (Kish's design effect), never under the number of tasks nor over
+    the number of rollouts. With all outcomes equal it is the number of tasks.
+
+    Args:
+        outcomes: task id -> one bool a rollout; tasks without rollouts are left out.
+        confidence: two-sided, in (0, 1).
+    """
+    rows = [list(row) for row in outcomes.values() if row]
+    rollouts = sum(map(len, rows))
+    if not rows:
+        return Rate(mean=None, low=None, high=None, tasks=0, rollouts=0)
+    means = [sum(row) / len(row) for row in rows]
+    mean = sum(means) / len(means)
+    low, high = _wilson(mean, _effective(means, mean, rollouts), confidence)
+    return Rate(mean=mean, low=low, high=high, tasks=len(rows), rollouts=rollouts)
+
+
+def _effective(means: Sequence[float], mean: float, rollouts: int) -> float:
+    tasks = len(means)
+    if tasks < 2:
+        return float(tasks)
+    variance = sum((value - mean) ** 2 for value in means) / (tasks - 1) / tasks
+    if variance == 0.0:
+        return float(tasks) if mean in (0.0, 1.0) else float(rollouts)
+    return min(max(mean * (1 - mean) / variance, float(tasks)), float(rollouts))
+
+
+def _wilson(share: float, number: float, confidence: float) -> tuple[float, float]:
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    centre = (share + z * z / (2 * number)) / (1 + z * z / number)
+    half = z / (1 + z * z / number) * math.sqrt(share * (1 - share) / number + z * z / (4 * number * number))
+    return max(0.0, centre - half), min(1.0, centre + half)

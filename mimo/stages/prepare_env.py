@@ -1,0 +1,201 @@
+"""Make the environments: import each task, rebuild its git, scrub, gate it with the reference and with nothing.
+
+A task enters the set only if its reference solution passes and an empty change fails, in every rerun, with
+the same tests passing each time. Everything else is rejected with its reason (`rejects.jsonl`).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal, cast
+
+from mimo.domains import load_domain
+from mimo.domains.base import Domain, Rejected, TaskStore
+from mimo.errors import MimoError, StageFailed
+from mimo.recipe.models import Recipe
+from mimo.records import from_json, to_json, to_line
+from mimo.rollouts.house import OpenBox
+from mimo.run_dir.files import write_atomic
+from mimo.stages.base import StageContext, StageResult
+from mimo.stages.tasks import box_opener
+from mimo.types import Json, Limits, Task, Verdict
+from sandbox.base import Changes
+from sandbox.errors import SandboxError
+
+NOTHING = Changes(files=(), capped=False)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Job:
+    """One task to make: its source (plain data), its id, its place in the set."""
+
+    number: int
+    task_id: str
+    source: dict[str, Json]
+
+
+class PrepareEnv:
+    """Import, rebuild, scrub and verify every environment."""
+
+    name: ClassVar[str] = "prepare-env"
+    summary: ClassVar[str] = "Import, rebuild, scrub and verify every environment."
+    version: ClassVar[int] = 1
+    cost: ClassVar[Literal["light", "heavy"]] = "light"
+    reads: ClassVar[tuple[str, ...]] = ()
+    built: ClassVar[bool] = True
+
+    def params(self, recipe: Recipe) -> dict[str, Json]:
+        """Sources, limits, gates and the back end they run in."""
+        return {
+            "tasks": recipe.tasks.model_dump(mode="json"),
+            "prepare_env": recipe.prepare_env.model_dump(mode="json"),
+            "sandbox": recipe.sandbox.model_dump(mode="json"),
+        }
+
+    def horizon(self, recipe: Recipe) -> dict[str, int]:  # noqa: ARG002 - the contract's signature
+        """Nothing to continue."""
+        return {}
+
+    def run(self, ctx: StageContext) -> StageResult:
+        """Make every task not made yet, then write the set."""
+        jobs = _jobs(ctx)
+        ctx.plan(len(jobs))
+        todo = [job for job in jobs if not _part(ctx.out, job).exists()]
+        workshop = _Workshop(ctx)
+        done = len(jobs) - len(todo)
+        with _pool(ctx.recipe.runtime.prepare_concurrency) as pool:
+            futures = [pool.submit(workshop.make, job) for job in todo]
+            for future in as_completed(futures):
+                done += 1
+                _note(ctx, future.result(), done, len(jobs))
+        return _publish(ctx, jobs)
+
+
+class _Workshop:
+    """Makes tasks; used from several threads."""
+
+    def __init__(self, ctx: StageContext) -> None:
+        self.out = ctx.out
+        self.scratch = ctx.scratch
+        self.cache = ctx.cache
+        self.recipe = ctx.recipe
+        self.store = TaskStore(ctx.out)
+        self.open_box: OpenBox = box_opener(ctx)
+
+    def make(self, job: _Job) -> dict[str, Json]:
+        """The task or its rejection, kept in `gates/` so that a killed stage does not make it again."""
+        started = time.monotonic()
+        domain = load_domain(str(job.source["domain"]))
+        try:
+            row = self._gated(domain, job)
+        except (MimoError, SandboxError) as error:
+            if isinstance(error, MimoError) and error.exit_code == 69:
+                raise
+            row = _rejection(job, f"{type(error).__name__}: {error}")
+        row["seconds"] = round(time.monotonic() - started, 3)
+        path = _part(self.out, job)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, json.dumps(row, ensure_ascii=False, indent=1).encode())
+        return row
+
+    def _gated(self, domain: Domain, job: _Job) -> dict[str, Json]:
+        folder = domain.build(job.source, job.task_id, self.scratch / "tasks")
+        limits = Limits(**self.recipe.tasks.limits.model_dump())
+        task = domain.import_folder(
+            folder, self.store, limits=limits, history=self.recipe.prepare_env.history, cache=self.cache
+        )
+        problem = self._gate(domain, task)
+        if problem is not None:
+            return _rejection(job, problem)
+        return {"task": cast(Json, to_json(task)), "reject": None}
+
+    def _gate(self, domain: Domain, task: Task) -> str | None:
+        """Why the task is refused, or None: the reference passes and nothing fails, every time alike."""
+        reference = domain.reference(task, self.store)
+        seen: set[str] = set()
+        for rerun in range(self.recipe.prepare_env.reruns):
+            good = self._verdict(domain, task, reference)
+            if not good.passed or good.tampered:
+                return f"rerun {rerun + 1}: the reference solution does not pass: {_brief(good)}"
+            idle = self._verdict(domain, task, NOTHING)
+            if idle.passed:
+                return f"rerun {rerun + 1}: passes without any change"
+            seen.add(json.dumps([good.detail.get("tests"), idle.detail.get("tests")], sort_keys=True))
+        if len(seen) > 1:
+            return f"flaky: the tests that pass differ over {self.recipe.prepare_env.reruns} reruns"
+        return None
+
+    def _verdict(self, domain: Domain, task: Task, changes: Changes) -> Verdict:
+        return domain.verify(
+            task, changes, self.store, lambda snapshot, mounts: self.open_box(task, snapshot, mounts)
+        )
+
+
+def _jobs(ctx: StageContext) -> list[_Job]:
+    rows: list[tuple[str, dict[str, Json]]] = []
+    for entry in ctx.recipe.tasks.sources:
+        source = cast("dict[str, Json]", entry.model_dump(mode="json"))
+        domain = load_domain(str(source["domain"]))
+        rows += [(task_id, source) for task_id in domain.list_sources(source)]
+    jobs = [_Job(number=n, task_id=task_id, source=source) for n, (task_id, source) in enumerate(rows)]
+    ids = [job.task_id for job in jobs]
+    if len(set(ids)) != len(ids):
+        twice = sorted({task_id for task_id in ids if ids.count(task_id) > 1})
+        raise StageFailed(f"tasks.sources name the same task twice: {', '.join(twice[:3])}")
+    return jobs
+
+
+@contextmanager
+def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
+    pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="prepare")
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _part(out: Path, job: _Job) -> Path:
+    return out / "gates" / f"{job.number:05d}-{job.task_id}.json"
+
+
+def _note(ctx: StageContext, row: dict[str, Json], done: int, total: int) -> None:
+    if row["reject"] is not None:
+        ctx.count("task rejected", why=str(cast("dict[str, Json]", row["reject"])["reason"])[:200])
+    ctx.commit(done, {})
+    ctx.progress(done, total, "task")
+    ctx.check_stop()
+
+
+def _publish(ctx: StageContext, jobs: list[_Job]) -> StageResult:
+    rows = [json.loads(_part(ctx.out, job).read_bytes()) for job in jobs]
+    tasks = [from_json(Task, row["task"]) for row in rows if row["reject"] is None]
+    rejects = [Rejected(**row["reject"]) for row in rows if row["reject"] is not None]
+    write_atomic(ctx.out / "tasks.jsonl", b"".join(map(to_line, tasks)))
+    write_atomic(ctx.out / "rejects.jsonl", b"".join(map(to_line, rejects)))
+    share = len(rejects) / len(rows)
+    if share > ctx.recipe.prepare_env.max_rejected_share or not tasks:
+        first = rejects[0]
+        raise StageFailed(
+            f"{len(rejects)} of {len(rows)} tasks rejected, more than prepare_env.max_rejected_share "
+            f"({ctx.recipe.prepare_env.max_rejected_share}); the first, {first.task_id}: {first.reason}",
+            hint=f"see {ctx.out / 'rejects.jsonl'}",
+        )
+    counts = {"tasks": len(tasks), "tasks_rejected": len(rejects)}
+    heldout = sum(task.split == "heldout" for task in tasks)
+    notes = (f"{len(tasks)} tasks ({heldout} held out), {len(rejects)} rejected",)
+    return StageResult(headline={k: float(v) for k, v in counts.items()}, notes=notes)
+
+
+def _rejection(job: _Job, reason: str) -> dict[str, Json]:
+    source = f"{job.source['kind']}"
+    return {"task": None, "reject": {"task_id": job.task_id, "source": source, "reason": reason}}
+
+
+def _brief(verdict: Verdict) -> str:
+    return json.dumps(verdict.detail, ensure_ascii=False)[:400]

@@ -1,0 +1,77 @@
+"""The prepared task set as later stages read it, and the boxes its tasks run in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from sandbox.rootfs import ensure_rootfs
+
+from mimo.domains.base import TaskStore
+from mimo.errors import StageFailed
+from mimo.records import from_line
+from mimo.rollouts.house import OpenBox
+from mimo.stages.base import StageContext
+from mimo.types import Split, Task
+from sandbox import open_sandbox
+from sandbox.base import BoxLimits, BoxSpec, Sandbox
+
+
+def read_tasks(folder: Path) -> list[Task]:
+    """Every task of a prepared set, in its order."""
+    with open(folder / "tasks.jsonl", "rb") as lines:
+        return [from_line(Task, line) for line in lines]
+
+
+def tasks_of(ctx: StageContext, split: Split) -> list[Task]:
+    """The tasks of `split` from the newest stage that cleaned them (probe-hacks, else prepare-env)."""
+    tasks = [task for task in read_tasks(task_folder(ctx)) if task.split == split]
+    if not tasks:
+        raise StageFailed(
+            f"the prepared task set has no {split} task", hint="see tasks.sources and rejects.jsonl"
+        )
+    return tasks
+
+
+def task_folder(ctx: StageContext) -> Path:
+    """The output folder that holds `tasks.jsonl`, snapshots and private files."""
+    return ctx.inputs.get("probe-hacks", ctx.inputs["prepare-env"])
+
+
+def task_store(ctx: StageContext) -> TaskStore:
+    """The store of the prepared task set."""
+    return TaskStore(task_folder(ctx))
+
+
+def box_opener(ctx: StageContext) -> OpenBox:
+    """Opens boxes of the recipe's back end with a task's limits and this stage's label."""
+    return partial(_open, ctx.recipe.sandbox.backend, ensure_rootfs(ctx.cache), ctx.label)
+
+
+def _open(
+    backend: str,
+    rootfs: Path,
+    label: str,
+    task: Task,
+    snapshot: Path,
+    readonly: Mapping[str, Path],
+) -> Sandbox:
+    limits = task.environment.limits
+    spec = BoxSpec(
+        rootfs=rootfs,
+        snapshot=snapshot,
+        workdir=task.environment.workdir,
+        env=task.environment.env,
+        limits=BoxLimits(
+            wall_s=limits.wall_s,
+            command_s=limits.command_s,
+            memory_mb=limits.memory_mb,
+            processes=limits.processes,
+            disk_mb=limits.disk_mb,
+            output_bytes=limits.output_bytes,
+        ),
+        readonly=readonly,
+        label=label,
+    )
+    return open_sandbox(backend, spec)
