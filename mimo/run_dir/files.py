@@ -1,0 +1,113 @@
+"""Writes that survive a kill or a power cut: temp, fsync, rename, fsync of the folder; JSON lines."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from mimo.errors import MachineLacks
+from mimo.types import Json
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextmanager
+def disk_full_is_clear(path: Path) -> Iterator[None]:
+    """Turn «no space left» below `path` into MachineLacks; other errors pass."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise disk_full(path) from error
+        raise
+
+
+def disk_full(path: Path) -> MachineLacks:
+    """The error for a full disk: nothing committed is lost, and what to do."""
+    return MachineLacks(
+        f"no space left on the disk that holds {path}; everything committed so far is kept",
+        hint="free space there (`mimo gc` shows what can go), then run the same command again",
+    )
+
+
+def fsync_folder(folder: Path) -> None:
+    """Make the names in `folder` durable."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Replace `path` by `data` in one step; a reader sees the old or the new content, never a part."""
+    temp = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with disk_full_is_clear(path):
+        try:
+            with open(temp, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temp.replace(path)
+        except BaseException:
+            temp.unlink(missing_ok=True)
+            raise
+        fsync_folder(path.parent)
+
+
+def canonical(data: object) -> bytes:
+    """`data` as JSON bytes with sorted keys and no spaces: what is hashed."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def write_json(path: Path, data: object) -> None:
+    """Replace `path` by `data` as readable JSON."""
+    write_atomic(path, json.dumps(data, indent=1, ensure_ascii=False).encode() + b"\n")
+
+
+def read_json(path: Path) -> dict[str, Json] | None:
+    """The JSON object in `path`; None when the file is missing or holds none (a torn or foreign file)."""
+    try:
+        data = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    return cast("dict[str, Json]", data) if isinstance(data, dict) else None
+
+
+def json_line(row: Mapping[str, Any]) -> bytes:
+    """The row as one line of JSON, newline included."""
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def append_lines(path: Path, rows: Iterable[Mapping[str, Any]], *, durable: bool = True) -> None:
+    """Append one JSON line per row; with `durable` they are on the disk when this returns."""
+    data = b"".join(json_line(row) for row in rows)
+    if not data:
+        return
+    with disk_full_is_clear(path), open(path, "ab") as file:
+        file.write(data)
+        file.flush()
+        if durable:
+            os.fsync(file.fileno())
+
+
+def read_lines(path: Path) -> list[dict[str, Json]]:
+    """The JSON objects in `path`, a line each; a torn last line is left out, a missing file is empty."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return []
+    rows = []
+    for line in lines[:-1]:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict):
+            rows.append(row)
+    return rows
