@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol
 
+from mimo.harnesses.base import ExpertTurn
 from mimo.types import Json, Limits, Task, Verdict, record
 from sandbox.base import Changes, Sandbox
 
@@ -72,4 +73,14 @@ class Domain(Protocol):
 
     def reference(self, task: Task, store: TaskStore) -> Changes:
         """The reference solution as changes (for the gate; for the rubric contrast)."""
+        ...
+
+    def demonstrates(self, task: Task) -> bool:
+        """Whether an expert can be scripted for the task (never for a held-out family)."""
+        ...
+
+    def demonstrate(
+        self, task: Task, store: TaskStore, *, harness: str, seed: int
+    ) -> Sequence[ExpertTurn]:
+        """The expert's turns for the task, spoken in `harness`; `seed` varies the way, not the result."""
         ...

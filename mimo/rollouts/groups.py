@@ -41,13 +41,16 @@ def attempts(plan: GroupPlan, seed: int) -> list[Attempt]:
 
 async def sample_groups(
     plans: Sequence[GroupPlan],
-    sampler: Sampler,
+    sampler_of: Callable[[Attempt], Sampler],
     house: House,
     *,
     seed: int,
     on_done: Callable[[int, int], None],
 ) -> list[list[Finished]]:
     """The finished rollouts of each group, in the plans' order; `on_done(done, total)` after each rollout.
+
+    Args:
+        sampler_of: the engine of an attempt (the run's server; an expert where demonstrations are replayed).
 
     Raises:
         EngineFailed: the engine is gone; every other rollout is cancelled and its box closed.
@@ -58,7 +61,7 @@ async def sample_groups(
 
     async def one(attempt: Attempt) -> Finished:
         nonlocal done
-        finished = await run_rollout(attempt, sampler, house)
+        finished = await run_rollout(attempt, sampler_of(attempt), house)
         done += 1
         on_done(done, total)
         return _with_diff(finished)
