@@ -12,7 +12,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 recipe_argument = click.argument("recipe", type=click.Path(path_type=Path))
-"""RECIPE: a YAML file, or the name of a shipped recipe (`pro`, `flash`). Whether it exists, the loader says."""
+"""RECIPE: a YAML file, or the name of a shipped recipe (`pro`, `flash`). The loader looks for it."""
 
 profile_option = click.option(
     "--profile", metavar="NAME", help="Profile of the recipe; without it the machine decides."

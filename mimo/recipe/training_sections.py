@@ -134,10 +134,6 @@ class MaskBounds(Section):
                 raise ValueError(f"{sign}_low {low:g} is not below {sign}_high {high:g}")
             if not low <= 1 <= high:
                 raise ValueError(f"{sign}_low to {sign}_high must contain 1, the ratio of equal policies")
-        if not (
-            self.positive_low <= 1 <= self.positive_high and self.negative_low <= 1 <= self.negative_high
-        ):
-            raise ValueError("both intervals must contain 1 (the ratio of equal policies)")
         return self
 
 
