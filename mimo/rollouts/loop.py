@@ -19,6 +19,7 @@ from mimo.rollouts.token_log import Payload, TokenLog
 from mimo.types import (
     Context,
     Flag,
+    Role,
     Rollout,
     RolloutStatus,
     Seconds,
@@ -139,7 +140,7 @@ def _open_dialogue(task: Task, harness: Harness, house: House, dialogue: _Dialog
     for number, message in enumerate(messages):
         last = number == len(messages) - 1
         turn_span = (span[0], span[1]) if last else (span[0], span[0])
-        role = "system" if message.role == "system" else "user"
+        role: Role = "system" if message.role == "system" else "user"
         dialogue.turns.append(Turn(role=role, text=message.text, span=turn_span))
 
 

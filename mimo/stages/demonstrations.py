@@ -50,7 +50,8 @@ async def demonstrations(ctx: StageContext, house: House) -> list[Demonstration]
     ]
     if not kept:
         raise StageFailed(
-            "no demonstration passed its verifier", hint=f"see {store.folder}: the expert does not fit the tasks"
+            "no demonstration passed its verifier",
+            hint=f"see {store.folder}: the expert does not fit the tasks",
         )
     return kept
 
@@ -100,7 +101,9 @@ def _report(ctx: StageContext, finished: Sequence[Finished]) -> None:
 def _why_dropped(rollout: Rollout) -> str:
     """Empty for a kept one."""
     if rollout.error is not None:
-        return f"{rollout.status}: {rollout.error.type} in {rollout.error.where}: {rollout.error.message}"[:200]
+        return f"{rollout.status}: {rollout.error.type} in {rollout.error.where}: {rollout.error.message}"[
+            :200
+        ]
     if rollout.verdict is None or not rollout.verdict.passed:
         return f"{rollout.status}: the verifier does not pass it"
     return ""
