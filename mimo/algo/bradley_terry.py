@@ -38,8 +38,8 @@ def _derivatives(strength: Tensor, wins: Tensor, ridge: float) -> tuple[Tensor, 
 
 
 def _objective(strength: Tensor, wins: Tensor, ridge: float) -> Tensor:
-    likelihood: Tensor = torch.nn.functional.logsigmoid(strength[:, None] - strength[None, :])
-    return (wins * likelihood).sum() - ridge / 2 * (strength**2).sum()
+    likelihood = torch.nn.functional.logsigmoid(strength[:, None] - strength[None, :])
+    return (wins * likelihood).sum() - strength.square().sum() * (ridge / 2)
 
 
 def _improved(strength: Tensor, step: Tensor, wins: Tensor, ridge: float) -> Tensor:
