@@ -38,7 +38,7 @@ def _derivatives(strength: Tensor, wins: Tensor, ridge: float) -> tuple[Tensor, 
 
 
 def _objective(strength: Tensor, wins: Tensor, ridge: float) -> Tensor:
-    likelihood = torch.nn.functional.logsigmoid(strength[:, None] - strength[None, :])
+    likelihood: Tensor = torch.nn.functional.logsigmoid(strength[:, None] - strength[None, :])
     return (wins * likelihood).sum() - strength.square().sum() * (ridge / 2)
 
 

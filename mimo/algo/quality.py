@@ -72,10 +72,9 @@ def score_factors(score: Tensor, *, low: float) -> Tensor:
 
 
 def strength_factors(strength: Tensor, *, low: float) -> Tensor:
-    """[passes] factors from Bradley-Terry strengths: `low` for the weakest, 1 for the strongest, all 1 in a tie."""
+    """[passes] factors from Bradley-Terry strengths, `low` (weakest) to 1 (strongest); all 1 in a tie."""
     if not len(strength):
         return strength
     span = strength.amax() - strength.amin()
-    return torch.where(
-        span > 0, low + (1 - low) * (strength - strength.min()) / span, torch.ones_like(strength)
-    )
+    place = torch.where(span > 0, (strength - strength.amin()) / span, 1)
+    return low + (1 - low) * place
