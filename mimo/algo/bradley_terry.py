@@ -38,7 +38,7 @@ def _derivatives(strength: Tensor, wins: Tensor, ridge: float) -> tuple[Tensor, 
 
 
 def _objective(strength: Tensor, wins: Tensor, ridge: float) -> Tensor:
-    likelihood: Tensor = torch.nn.functional.logsigmoid(strength[:, None] - strength[None, :])
+    likelihood = torch.nn.functional.logsigmoid(strength[:, None] - strength[None, :])
     return (wins * likelihood).sum() - strength.square().sum() * (ridge / 2)
 
 
@@ -46,7 +46,7 @@ def _improved(strength: Tensor, step: Tensor, wins: Tensor, ridge: float) -> Ten
     """The strength after the largest of step, step/2, step/4, ... that does not lower the objective."""
     now = _objective(strength, wins, ridge)
     for halving in range(30):
-        there = strength + step / 2**halving
+        there = strength + step * 0.5**halving
         if _objective(there, wins, ridge) >= now:
             return there
     return strength
