@@ -11,7 +11,11 @@ import click
 from mimo.errors import Interrupted, MimoError
 from sandbox.errors import SandboxError
 
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "recipe": ("commands.recipe:recipe", "Check, show or describe a recipe; nothing runs."),
+    "doctor": ("commands.doctor:doctor", "What this machine can run, with a remedy for what it cannot."),
+    "track": ("commands.track:track", "Work with the MLflow copy of runs."),
+}
 """Name -> (`module:attribute`, the line `mimo --help` shows, so that it loads nothing; a test compares)."""
 
 

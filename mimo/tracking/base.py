@@ -48,7 +48,8 @@ class Tracker(Protocol):
 
         Args:
             info: `key` (required), `attempt`, `committed` (the step a resume starts from), `metrics_file`
-                (absolute path of `metrics.jsonl`: committed rows MLflow has not got yet are sent from it);
+                (absolute path of `metrics.jsonl`; committed rows MLflow lacks are sent from it, traces from
+                `traces.jsonl` beside it, and from `_run/` of the output once that is published);
                 any other text, number or bool becomes a tag `mimo.KEY`.
         """
         ...
@@ -131,7 +132,7 @@ class NullTracker:
     def end_run(self, status: Status, headline: Mapping[str, float]) -> None:
         """Nothing."""
 
-    def flush(self, timeout: float) -> bool:
+    def flush(self, timeout: float) -> bool:  # noqa: ARG002 - the protocol names it
         """True."""
         return True
 
