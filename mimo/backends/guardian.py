@@ -1,4 +1,4 @@
-"""An engine under guard: however its owner ends, the engine's whole process tree ends with it, shared memory included."""
+"""An engine under guard: however its owner ends, the engine's process tree and shared memory end with it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from mimo.errors import EngineFailed
 class Guarded:
     """A running command and its guardian. Made by `start`; ended by `close`, or by the death of this process.
 
-    The owner is the process that called `start`: only it holds the death pipe. `kill -9` of the owner, of the guardian
-    or of the engine's main process leaves no process, no `/dev/shm` segment and no temporary folder.
+    The owner is the process that called `start`: only it holds the death pipe. `kill -9` of the owner, of the
+    guardian or of the engine's main process leaves no process, no `/dev/shm` segment and no temporary folder.
     """
 
     def __init__(self, guardian: subprocess.Popen[bytes], *, pid: int, token: str, tmp_dir: Path) -> None:
@@ -41,10 +41,11 @@ class Guarded:
         tmp_parent: Path | None = None,
         cwd: Path | None = None,
     ) -> Guarded:
-        """Run `command` in a new session with exactly `env` (plus TMPDIR), stdout and stderr appended to `log_file`.
+        """Run `command` in a new session with exactly `env` (plus TMPDIR); its output is appended to `log_file`.
 
         Args:
-            tmp_parent: where its temporary folder is made; keep it short, as engines put Unix sockets there (108 bytes).
+            tmp_parent: where its temporary folder is made (TMPDIR of this process when None); keep it short, as
+                engines put Unix sockets there and a socket's path ends at 108 bytes.
 
         Raises:
             EngineFailed: the command cannot be started.
@@ -110,7 +111,8 @@ class Guarded:
 
 def _hand_over(guardian: subprocess.Popen[bytes], spec: guardian_process.Spec) -> dict[str, str]:
     """Give the guardian its spec; what it answers: `pid` and `tmp_dir`, or `error`."""
-    assert guardian.stdin is not None and guardian.stdout is not None
+    assert guardian.stdin is not None
+    assert guardian.stdout is not None
     try:
         guardian.stdin.write(json.dumps(spec).encode() + b"\n")
         guardian.stdin.flush()

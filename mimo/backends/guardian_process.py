@@ -1,9 +1,10 @@
-"""The guardian itself: a small process that outlives its owner just long enough to end an engine's whole tree.
+"""The guardian itself: a small process that outlives its owner just long enough to end an engine's tree.
 
-Run as a script by `mimo.backends.guardian.Guarded`; standard library only, so that it starts in milliseconds. Two
-processes watch each other: the outer one holds the death pipe (its stdin), the inner one is the engine's parent. Both
-are child subreapers, so nothing that the engine starts can leave their tree, whatever session it moves to. Whichever of
-the two is left ends the tree, removes the `/dev/shm` segments it saw the tree map, and the temporary folder.
+Run as a script by `mimo.backends.guardian.Guarded`; standard library only, so that it starts in milliseconds.
+Two processes watch each other: the outer one holds the death pipe (its stdin), the inner one is the engine's
+parent. Both are child subreapers, so nothing that the engine starts can leave their tree, whatever session it
+moves to. Whichever of the two is left ends the tree, removes the `/dev/shm` segments it saw the tree make, and
+the temporary folder.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -28,7 +30,7 @@ TICK_S = 0.2
 KILL_WAIT_S = 20.0
 LOOKS = 10
 MARK = "MIMO_GUARD"
-SHM = Path("/dev/shm")  # noqa: S108 - the kernel's name for it
+SHM = Path("/dev/shm")
 
 
 class Spec(TypedDict):
@@ -75,7 +77,7 @@ def descendants(root: int) -> list[int]:
 
 def all_pids() -> list[int]:
     """The process ids that `/proc` shows now."""
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
 
 
 def marked(token: str) -> list[int]:
@@ -111,15 +113,19 @@ def held_by(pids: Iterable[int]) -> set[str]:
         try:
             maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
             names |= {line.partition("/dev/shm/")[2] for line in maps.splitlines() if "/dev/shm/" in line}
-            for fd in os.scandir(f"/proc/{pid}/fd"):
-                names.add(os.readlink(fd.path).partition("/dev/shm/")[2])
+            for fd in Path(f"/proc/{pid}/fd").iterdir():
+                names.add(str(fd.readlink()).partition("/dev/shm/")[2])
         except OSError:
             continue
     return names - {""}
 
 
 class SharedMemory:
-    """Which `/dev/shm` segments a tree made: those that appear after the start and that it is seen to hold."""
+    """Which `/dev/shm` segments a tree made.
+
+    Those that appear after the start and that a process of the tree holds or that carry its number in their name
+    (a semaphore is often open for an instant only: `sem.loky-PID-…`, `sem.mp-…`).
+    """
 
     def __init__(self) -> None:
         self._foreign = segments()
@@ -127,14 +133,15 @@ class SharedMemory:
         self.owned: set[Segment] = set()
 
     def look(self, root: int) -> None:
-        """Claim new segments held below `root`; one nobody here held in `LOOKS` looks belongs to another."""
+        """Claim the new segments of the tree below `root`; what is not its own after `LOOKS` looks never will be."""
         fresh = segments() - self._foreign - self.owned
         if not fresh:
             return
-        held = held_by(descendants(root))
+        pids = descendants(root)
+        held, numbers = held_by(pids), {str(pid) for pid in pids}
         for segment in fresh:
             self._looks[segment] = self._looks.get(segment, 0) + 1
-            if segment[0] in held:
+            if segment[0] in held or numbers & set(re.findall(r"\d+", segment[0])):
                 self.owned.add(segment)
             elif self._looks[segment] >= LOOKS:
                 self._foreign.add(segment)
@@ -189,7 +196,7 @@ def end_tree(shared: SharedMemory, token: str, tmp_dir: Path) -> None:
 
 
 def start_engine(spec: Spec, tmp_dir: Path) -> int:
-    """The engine's process id: a new session, output to the log, nothing inherited but the environment given."""
+    """The engine's process id: a new session, output to the log, nothing inherited but the environment."""
     parent = os.getpid()
 
     def die_with_parent() -> None:
@@ -207,12 +214,12 @@ def start_engine(spec: Spec, tmp_dir: Path) -> int:
             stdout=log,
             stderr=log,
             start_new_session=True,
-            preexec_fn=die_with_parent,  # noqa: PLW1509 - this process has one thread
+            preexec_fn=die_with_parent,
         ).pid
 
 
 def inner(spec: Spec, shared: SharedMemory, tmp_dir: Path, report: int) -> NoReturn:
-    """Start the engine and leave with its exit code; when the outer guardian is gone, end the tree instead."""
+    """Start the engine, leave with its exit code; when the outer guardian is gone, end the tree instead."""
     outer = os.getppid()
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     try:
@@ -234,7 +241,7 @@ def inner(spec: Spec, shared: SharedMemory, tmp_dir: Path, report: int) -> NoRet
 
 
 def outer(spec: Spec, shared: SharedMemory, tmp_dir: Path, child: int) -> int:
-    """Wait for the owner's end (end of file, or another parent) or the engine's; end the tree; its exit code."""
+    """The engine's exit code: wait for its end or the owner's (end of file, another parent); end the tree."""
     code = 0
     while True:
         readable, _, _ = select.select([0], [], [], TICK_S)
