@@ -15,18 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mimo.algo.batch import (
-    FALLBACKS,
-    REASONS,
-    Batch,
-    BatchAdvantages,
-    Settings,
-    TokenPenalty,
-    methods_tensor,
-)
+from mimo.algo.batch import Batch, Settings, TokenPenalty, methods_tensor
 from mimo.algo.length_penalty import LengthPenalty
 from mimo.algo.loss_weights import Aggregation
 from mimo.algo.order import ordered_advantages
+from mimo.algo.outcomes import FALLBACKS, REASONS, BatchAdvantages
 from mimo.algo.spans import spans_within, token_advantages
 from mimo.rollouts.groups import GroupPlan
 from mimo.rollouts.loop import Finished

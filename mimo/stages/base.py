@@ -91,6 +91,10 @@ class StageContext(Protocol):
         """
         ...
 
+    def sampler_holds(self, model_dir: Path, version: int) -> None:
+        """Tell the run which weights its sampler has after an update; the next `sampler()` says so."""
+        ...
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StageResult:
