@@ -15,6 +15,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "recipe": ("commands.recipe:recipe", "Check, show or describe a recipe; nothing runs."),
     "doctor": ("commands.doctor:doctor", "What this machine can run, with a remedy for what it cannot."),
     "track": ("commands.track:track", "Work with the MLflow copy of runs."),
+    "advantages": (
+        "commands.advantages:advantages",
+        "Compute the advantages of the groups in FILE (JSON; - is standard input).",
+    ),
 }
 """Name -> (`module:attribute`, the line `mimo --help` shows, so that it loads nothing; a test compares)."""
 
