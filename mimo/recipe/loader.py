@@ -49,7 +49,7 @@ def load_recipe(
     chain = read_layers(Path(path))
     known = profile_names(chain.layers)
     problems, whole = list(chain.problems), chain.whole
-    if profile is not None and profile not in known:
+    if whole and profile is not None and profile not in known:
         whole = False
         problems.append(Problem(Origin(f"--profile {profile}"), "", unknown_name(profile, known)))
     tree, wrong_overrides = _override(lay(chain.layers, profile), overrides)

@@ -127,7 +127,7 @@ class _Reader:
         if self.seen > MAX_VALUES:
             raise OverflowError
         if id(node) in self.open_nodes:
-            self.problem(node, key, "an alias that contains itself")
+            self.problems.append(Problem(origin, key, "an alias that contains itself"))
             return Value(origin, None)
         self.open_nodes.append(id(node))
         try:
