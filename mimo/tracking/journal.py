@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -43,7 +44,7 @@ def read(folder: Path) -> Iterator[Call]:
     """The run's calls in order; without torn lines, and of commits in a row only the last."""
     path = folder / CALLS
     calls = list(_calls(path.read_bytes() if path.is_file() else b""))
-    for call, following in zip(calls, [*calls[1:], None], strict=True):
+    for call, following in zip_longest(calls, calls[1:]):
         if following is None or not _covers(following, call):
             yield call
 
@@ -58,8 +59,9 @@ def stage_rows(path: Path, committed: int) -> list[dict[str, Json]]:
 
 def _covers(following: Call, call: Call) -> bool:
     """Whether `following` sends all that `call` would: both commits of one stage, the rows in its file."""
-    both = call.name == following.name == "commit"
-    return both and "rows" not in call.arguments and call.arguments["stage"] == following.arguments["stage"]
+    if not call.name == following.name == "commit" or "rows" in {**call.arguments, **following.arguments}:
+        return False
+    return call.arguments["stage"] == following.arguments["stage"]
 
 
 def _whole_lines(file: BinaryIO) -> bool:
