@@ -9,6 +9,7 @@ from pathlib import Path
 from mimo.recipe.checks import check
 from mimo.recipe.layers import lay, profile_names, read_layers
 from mimo.recipe.models import Recipe
+from mimo.recipe.paths import absolute_paths
 from mimo.recipe.problems import Origin, Problem, hide_passwords, refuse
 from mimo.recipe.yaml_tree import Value, dump_yaml, parse_yaml, put, unknown_name
 
@@ -54,6 +55,7 @@ def load_recipe(
         problems.append(Problem(Origin(f"--profile {profile}"), "", unknown_name(profile, known)))
     tree, wrong_overrides = _override(lay(chain.layers, profile), overrides)
     problems += wrong_overrides
+    tree = absolute_paths(tree)
     recipe, wrong = check(tree) if whole else (None, [])
     problems += wrong
     if problems or recipe is None:

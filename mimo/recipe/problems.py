@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from mimo.errors import RecipeError
 
-_PASSWORD = re.compile(r"(://[^/@\s:]*:)(?!\$\{env:)[^/@\s]+(@)")
+_USER = r"(?:\$\{[^}]*\}|\$(?!\{)|[^/@\s:$])*"
+_PASSWORD = re.compile(rf"(://{_USER}:)(?!\$\{{env:\w+\}}@)[^/@\s]+(@)")
 
 
 def hide_passwords(text: str) -> str:

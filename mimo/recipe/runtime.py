@@ -50,7 +50,7 @@ class TrainerRuntime(Section):
     num_processes: Count
     """Training processes on each machine (one a GPU)."""
     hostfile: str | None
-    """DeepSpeed hostfile for many machines; null = this machine."""
+    """DeepSpeed hostfile for many machines, relative to the file it is named in; null = this machine."""
     zero_stage: Literal[0, 1, 2, 3]
     """What ZeRO splits over processes: 0 nothing, 1 optimiser, 2 + gradients, 3 + weights."""
     micro_batch_tokens: Count

@@ -69,8 +69,8 @@ def _keys(model: type[BaseModel], prefix: str) -> Iterator[Key]:
         yield Key(dotted, meaning, _kind(info), leaf=not below)
         mark = "[]." if _is_list(info.annotation) else "."
         for each in below:
-            label = f"<{_tag(each)}>" if len(below) > 1 else ""
-            yield from _keys(each, f"{dotted}{label}{mark}")
+            label = f"<{_tag(each)}>." if len(below) > 1 else ""
+            yield from _keys(each, f"{dotted}{mark.rstrip('.') if label else mark}{label}")
 
 
 def _tag(model: type[BaseModel]) -> str:

@@ -72,7 +72,7 @@ class FolderSource(Section):
     kind: Literal["folder"]
     """Entry type."""
     path: Annotated[str, Field(min_length=1)]
-    """Folder, relative to the recipe's folder unless absolute."""
+    """Folder; relative to the file it is written in."""
     split: Split
     """train or heldout."""
 

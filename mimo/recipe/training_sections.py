@@ -56,7 +56,7 @@ class ColdStart(Section):
     demonstrations_per_task: Count
     """Demonstrations of each training task."""
     corrections: str | None
-    """Corrections file written by an earlier run's audit; null = none."""
+    """Corrections file of an earlier run's audit, relative to the file it is named in; null = none."""
     steps: Count
     """Optimiser steps (a horizon: raising it continues the run)."""
     batch_rollouts: Count

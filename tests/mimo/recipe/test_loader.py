@@ -223,6 +223,24 @@ def test_merging_and_origins(write: Write) -> None:
     assert recipe_profiles("child.yaml") == found.profiles
 
 
+def test_paths_are_relative_to_the_file_that_names_them(write: Write) -> None:
+    source = "{kind: folder, path: tasks, split: train}"
+    write(
+        "sub/parent.yaml", f"extends: pro\npolicy: {{source: 'path:model'}}\ntasks: {{sources: [{source}]}}\n"
+    )
+    write(
+        "r.yaml", SMALL.replace("pro", "sub/parent.yaml") + "cold_start: {corrections: '${env:X}/c.jsonl'}\n"
+    )
+    here = Path.cwd()
+    model = load_recipe("r.yaml", overrides=["runtime.trainer.hostfile=hosts"]).model
+    assert model.policy.source == f"path:{here}/sub/model"
+    assert model.tasks.sources[0].kind == "folder"
+    assert model.tasks.sources[0].path == f"{here}/sub/tasks"
+    assert model.runtime.trainer.hostfile == f"{here}/hosts"
+    assert model.cold_start is not None
+    assert model.cold_start.corrections == "${env:X}/c.jsonl"
+
+
 def test_null_unsets_a_mapping_and_a_mapping_replaces_null(write: Write) -> None:
     write("r.yaml", SMALL + "cold_start: null\nrl_mixed: {entropy: {low: 0.1, high: 0.5, step: 0.1}}\n")
     model = load_recipe("r.yaml").model

@@ -1,0 +1,76 @@
+"""The recipes that ship: every profile of each is valid, and Flash is Pro with another policy."""
+
+from __future__ import annotations
+
+import pytest
+
+from mimo.recipe.layers import shipped_recipes
+from mimo.recipe.loader import load_recipe, recipe_profiles
+from mimo.types import Json
+
+PROFILES = ("cluster", "node", "single", "laptop", "smoke")
+
+PAPER = {
+    "sampling.temperature": 1.0,
+    "rl_mixed.mask": {"positive_low": 0.2, "positive_high": 5.0, "negative_low": 0.2, "negative_high": 5.0},
+    "rl_mixed.aggregation": "prompt-mean",
+    "rl_mixed.grad_clip": 1.0,
+    "rl_mixed.length_penalty.gate": 0.5,
+    "rl_mixed.token_penalty.kappa": 2.0,
+    "grading.gar_cap": 1.5,
+    "audit.max_hack_share": 0.02,
+    "audit.gate_min_rollouts": 200,
+    "rl_mixed.shares": {"coding": 0.68, "agent": 0.12, "visual": 0.13, "cyber": 0.04, "context": 0.03},
+}
+"""The method's values (METHOD: gates, caps, bounds, penalties, aggregation); no profile changes one."""
+
+SIZES = ("policy.", "name", "variant", "runtime.")
+"""What may differ between Pro and Flash: the policy with its sizes, the name, the runtime."""
+
+
+def flat(data: Json, key: str = "") -> dict[str, Json]:
+    if isinstance(data, dict) and data:
+        pairs = [flat(value, f"{key}.{name}" if key else name) for name, value in data.items()]
+        return {name: value for pair in pairs for name, value in pair.items()}
+    return {key: data}
+
+
+def value_at(data: Json, key: str) -> Json:
+    for part in key.split("."):
+        assert isinstance(data, dict)
+        data = data[part]
+    return data
+
+
+def test_three_recipes_ship() -> None:
+    assert shipped_recipes() == ("base", "flash", "pro")
+
+
+@pytest.mark.parametrize("recipe", ["pro", "flash"])
+def test_every_profile_is_valid(recipe: str) -> None:
+    assert recipe_profiles(recipe) == PROFILES
+    for profile in PROFILES:
+        assert load_recipe(recipe, profile=profile).profile == profile
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_pro_and_flash_differ_only_in_the_policy(profile: str) -> None:
+    pro, flash = (flat(load_recipe(name, profile=profile).model.data()) for name in ("pro", "flash"))
+    differing = {key for key in pro.keys() | flash.keys() if pro.get(key) != flash.get(key)}
+    assert {key for key in differing if not key.startswith(SIZES)} == set()
+    assert any(key.startswith("policy.") for key in differing)
+
+
+@pytest.mark.parametrize("recipe", ["pro", "flash"])
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_methods_values_are_the_papers_in_every_profile(recipe: str, profile: str) -> None:
+    data = load_recipe(recipe, profile=profile).model.data()
+    assert {key: value_at(data, key) for key in PAPER} == PAPER
+
+
+def test_pro_and_flash_share_their_environments() -> None:
+    """Equal keys of prepare-env mean that one build serves both."""
+    for profile in PROFILES:
+        pro, flash = (load_recipe(name, profile=profile).model for name in ("pro", "flash"))
+        assert pro.tasks == flash.tasks
+        assert pro.prepare_env == flash.prepare_env
