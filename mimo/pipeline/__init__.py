@@ -1,0 +1,1 @@
+"""The engine that runs a recipe's stages: plan, keys, subprocesses, stop and resume (docs/pipeline.md)."""

@@ -1,0 +1,143 @@
+"""A recipe opened for work: its file, its home, the profile it gets and why, its runs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mimo.pipeline.code import CodeReader
+from mimo.pipeline.order import Order
+from mimo.pipeline.plan import Plan, Selection, make_plan
+from mimo.recipe.layers import find_recipe
+from mimo.recipe.loader import ResolvedRecipe
+from mimo.recipe.machine import load_for_machine
+from mimo.recipe.models import Recipe
+from mimo.run_dir.files import canonical
+from mimo.run_dir.home import Home, find_home
+from mimo.run_dir.runs import RunFolder, list_runs
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """What the user named: the recipe, a profile, overrides, stages."""
+
+    recipe: Path
+    profile: str | None = None
+    overrides: tuple[str, ...] = ()
+    selection: Selection = field(default_factory=Selection)
+
+    def command(self, profile: str | None = None) -> str:
+        """The command that goes on with this request; a forced stage is not forced again."""
+        words = ["mimo", "run", str(self.recipe)]
+        if self.profile or profile:
+            words += ["--profile", str(self.profile or profile)]
+        for override in self.overrides:
+            words += ["--set", override]
+        chosen = self.selection
+        starts = chosen.start or (chosen.force[0] if chosen.force and not chosen.only else None)
+        words += ["--from", starts] if starts else []
+        words += ["--until", chosen.until] if chosen.until else []
+        for name in chosen.only:
+            words += ["--only", name]
+        return shlex.join(words)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Project:
+    """An opened recipe. `why` says how the profile came about, None when the user named it."""
+
+    request: Request
+    home: Home
+    resolved: ResolvedRecipe
+    why: str | None
+    order: Order
+    reader: CodeReader
+
+    @property
+    def recipe(self) -> Recipe:
+        """The checked recipe."""
+        return self.resolved.model
+
+    @property
+    def profile(self) -> str:
+        """The profile laid on it; empty for a recipe without profiles."""
+        return self.resolved.profile or ""
+
+    @property
+    def result(self) -> str:
+        """sha256 of what results depend on: equal for runs that want the same."""
+        wanted = {
+            "recipe": self.recipe.semantic(),
+            "stages": list(self.recipe.stages),
+            "profile": self.profile,
+        }
+        return hashlib.sha256(canonical(wanted)).hexdigest()
+
+    @property
+    def lock(self) -> Path:
+        """The lock file of this recipe under this profile."""
+        return lock_path(self.home, self.resolved.path, self.profile)
+
+    def plan(self) -> Plan:
+        """The plan as code and store are now; writes nothing but the cache of parsed code."""
+        plan = make_plan(self.home, self.recipe, self.order, self.request.selection, self.reader)
+        self.reader.save()
+        return plan
+
+    def runs(self) -> list[RunFolder]:
+        """The runs of this recipe under this profile, newest first."""
+        return list_runs(self.home, self.resolved.path, self.profile)
+
+
+def open_project(
+    request: Request, *, order: Order | None = None, environ: Mapping[str, str] = os.environ
+) -> Project:
+    """The recipe of `request`, its profile decided: named, or pinned by an unfinished run, or by the machine.
+
+    Raises:
+        RecipeError: anything wrong with the recipe; all at once.
+    """
+    path = find_recipe(request.recipe, str(request.recipe)).resolve()
+    home = find_home(path, environ)
+    pinned = None if request.profile else _pinned(home, path)
+    resolved, why = load_for_machine(
+        request.recipe,
+        profile=request.profile or (pinned.profile if pinned else None),
+        overrides=request.overrides,
+    )
+    if pinned is not None:
+        why = f"of the unfinished run {pinned.run}; --profile names another"
+    cache = home.cache / "code.json"
+    return Project(
+        request=request,
+        home=home,
+        resolved=resolved,
+        why=why,
+        order=order or Order(),
+        reader=CodeReader(cache),
+    )
+
+
+def lock_path(home: Home, recipe_file: Path, profile: str) -> Path:
+    """The lock of a recipe file under a profile."""
+    digest = hashlib.sha256(f"{recipe_file}\0{profile}".encode()).hexdigest()[:12]
+    return home.locks / f"run-{recipe_file.stem}-{profile or 'plain'}-{digest}.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class _Pinned:
+    run: str
+    profile: str
+
+
+def _pinned(home: Home, path: Path) -> _Pinned | None:
+    """The newest run of the recipe, when it is unfinished and has a profile."""
+    for run in list_runs(home, path)[:1]:
+        state, record = run.state(), run.record()
+        if state is not None and state.status != "done" and record is not None and record.profile:
+            return _Pinned(record.run, record.profile)
+    return None
