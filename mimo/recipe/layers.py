@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.resources
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,7 +104,8 @@ def shipped_recipes() -> tuple[str, ...]:
 
 
 def _shipped_folder() -> Path:
-    return Path(str(importlib.resources.files("recipes")))
+    """The package `recipes` beside ours: never one of the same name in the user's folder."""
+    return Path(__file__).parents[2] / "recipes"
 
 
 def find_recipe(path: Path, name: str) -> Path:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import jsonschema
 import pytest
 
-from mimo.recipe.layers import shipped_recipes
+from mimo.recipe.layers import find_recipe, shipped_recipes
 from mimo.recipe.loader import load_recipe, recipe_profiles
+from mimo.recipe.schema import json_schema
+from mimo.recipe.yaml_tree import parse_yaml
 from mimo.types import Json
 
 PROFILES = ("cluster", "node", "single", "laptop", "smoke")
@@ -51,6 +56,17 @@ def test_every_profile_is_valid(recipe: str) -> None:
     assert recipe_profiles(recipe) == PROFILES
     for profile in PROFILES:
         assert load_recipe(recipe, profile=profile).profile == profile
+
+
+@pytest.mark.parametrize("recipe", ["pro", "flash"])
+def test_editors_find_nothing_wrong_with_what_ships(recipe: str) -> None:
+    text = find_recipe(Path(recipe), recipe).read_text(encoding="utf-8")
+    jsonschema.validate(parse_yaml(text, recipe)[0].plain(), json_schema())
+
+
+def test_editors_find_a_misspelt_key_in_a_profile() -> None:
+    with pytest.raises(jsonschema.ValidationError, match="stepz"):
+        jsonschema.validate({"extends": "pro", "profiles": {"a": {"rl_mixed": {"stepz": 3}}}}, json_schema())
 
 
 @pytest.mark.parametrize("profile", PROFILES)
