@@ -41,11 +41,11 @@ class Guarded:
         tmp_parent: Path | None = None,
         cwd: Path | None = None,
     ) -> Guarded:
-        """Run `command` in a new session with exactly `env` (plus TMPDIR); its output is appended to `log_file`.
+        """Run `command` in a new session with exactly `env` (and TMPDIR); its output goes to `log_file`.
 
         Args:
-            tmp_parent: where its temporary folder is made (TMPDIR of this process when None); keep it short, as
-                engines put Unix sockets there and a socket's path ends at 108 bytes.
+            tmp_parent: where its temporary folder is made (None: TMPDIR of this process); a short path, as
+                engines put Unix sockets there, whose paths end at 108 bytes.
 
         Raises:
             EngineFailed: the command cannot be started.

@@ -3,8 +3,8 @@
 Run as a script by `mimo.backends.guardian.Guarded`; standard library only, so that it starts in milliseconds.
 Two processes watch each other: the outer one holds the death pipe (its stdin), the inner one is the engine's
 parent. Both are child subreapers, so nothing that the engine starts can leave their tree, whatever session it
-moves to. Whichever of the two is left ends the tree, removes the `/dev/shm` segments it saw the tree make, and
-the temporary folder.
+moves to. Whichever of the two is left ends the tree and removes the temporary folder and the `/dev/shm`
+segments that it saw the tree make.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def held_by(pids: Iterable[int]) -> set[str]:
 class SharedMemory:
     """Which `/dev/shm` segments a tree made.
 
-    Those that appear after the start and that a process of the tree holds or that carry its number in their name
-    (a semaphore is often open for an instant only: `sem.loky-PID-…`, `sem.mp-…`).
+    Those that appear after the start and that a process of the tree holds, or that carry its number in their
+    name (a semaphore may be open for an instant only: `sem.loky-PID-…`).
     """
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class SharedMemory:
         self.owned: set[Segment] = set()
 
     def look(self, root: int) -> None:
-        """Claim the new segments of the tree below `root`; what is not its own after `LOOKS` looks never will be."""
+        """Claim the new segments of the tree below `root`; after `LOOKS` looks a segment is another's."""
         fresh = segments() - self._foreign - self.owned
         if not fresh:
             return

@@ -1,35 +1,34 @@
-"""The client of a vLLM server: token ids in, token ids and processed logprobs out; weights replaced and confirmed."""
+"""The client of a vLLM server: token ids in, ids and processed logprobs out; weights replaced, confirmed."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Literal, cast
 
 import httpx
+from pydantic import ValidationError
 
 from mimo.backends.base import Sampled, SamplingParams, WeightUpdate
 from mimo.backends.vllm_server import RunningServer, start_server
+from mimo.backends.vllm_wire import Choice, GenerateAnswer, at_temperature, sampling_body, scoring_body
 from mimo.backends.weight_layout import Tensor, check_layout, tensor_layout
-from mimo.errors import EngineFailed, MimoError
-from mimo.types import FinishReason
+from mimo.errors import EngineFailed
+from mimo.types import FinishReason, Json
 
 __all__ = ["RunningServer", "VllmSampler", "start_server"]
 
 TRIES = 4
 FIRST_VERSION = "default"
 """What vLLM calls its weights until somebody names them."""
-FINISH: Mapping[str, FinishReason] = {
+FINISH: Mapping[str | None, FinishReason] = {
     "stop": "stop",
     "length": "length",
     "abort": "abort",
     "repetition": "stop",
 }
-MAX_RESCALED = 4_000_000
-"""Logprobs that `score` fetches at most when a temperature other than 1 makes it fetch whole vocabularies."""
 
 
 class VllmSampler:
@@ -50,7 +49,7 @@ class VllmSampler:
 
         Args:
             weight_version: the version that the server holds (a fresh server takes it as its name).
-            reference_dir: the folder whose tensors an update must match; by default the one the server started from.
+            reference_dir: the folder whose tensors an update must match; None = the server's first.
             timeout_s: of one request, waiting in the server's queue included.
         """
         self.url = url.rstrip("/")
@@ -66,48 +65,56 @@ class VllmSampler:
     ) -> Sampled:
         """One continuation of `prompt_ids` (see `Sampler.generate`)."""
         await self._agree()
-        version = self.weight_version
-        started = time.monotonic()
-        answer = await self._generate(prompt_ids, _wire(params), request_id=request_id)
-        choice = answer["choices"][0]
-        ids = tuple(choice["token_ids"] or ())
-        content = (choice["logprobs"] or {}).get("content") or []
-        if [entry["token_id"] for entry in content] != list(ids):
-            raise EngineFailed(f"request {request_id}: {len(content)} logprobs for {len(ids)} tokens")
+        version, started = self.weight_version, time.monotonic()
+        answer = await self._generate(prompt_ids, sampling_body(params), request_id=request_id)
+        choice = answer.choices[0]
+        entries = choice.logprobs.content if choice.logprobs else []
+        if [entry.token_id for entry in entries] != choice.token_ids:
+            raise EngineFailed(
+                f"request {request_id}: {len(entries)} logprobs that do not belong to its "
+                f"{len(choice.token_ids)} tokens"
+            )
+        if choice.finish_reason not in FINISH:
+            raise EngineFailed(
+                f"request {request_id} ended with {choice.finish_reason!r}: see the sampler's log"
+            )
         self._check_version(choice, version)
         return Sampled(
-            token_ids=ids,
-            logprobs=tuple(float(entry["logprob"]) for entry in content),
-            finish_reason=_finish(choice["finish_reason"], request_id),
+            token_ids=tuple(choice.token_ids),
+            logprobs=tuple(entry.logprob for entry in entries),
+            finish_reason=FINISH[choice.finish_reason],
             weight_version=version,
-            cached_tokens=_cached(answer),
+            cached_tokens=answer.cached_tokens(),
             seconds=time.monotonic() - started,
         )
 
     async def score(self, token_ids: Sequence[int], *, temperature: float) -> tuple[float, ...]:
         """Logprob of each token but the first given those before it: [len(token_ids) - 1].
 
-        vLLM does not apply a temperature to a prompt's logprobs; for one other than 1 the whole vocabulary is fetched
-        and rescaled here, exactly, which is meant for short sequences or small vocabularies.
+        vLLM applies no temperature to a prompt's logprobs: for one other than 1 the logprobs of the whole
+        vocabulary are fetched and rescaled, exactly. That is for short sequences or small vocabularies.
         """
         if len(token_ids) < 2:
             return ()
         await self._agree()
-        wanted = 0 if temperature == 1.0 else -1
-        sampling = {"temperature": 1.0, "max_tokens": 1, "prompt_logprobs": wanted, "detokenize": False}
-        answer = await self._generate(token_ids, sampling, request_id=None)
-        self._check_version(answer["choices"][0], self.weight_version)
-        rows: list[dict[str, dict[str, Any]]] = answer["prompt_logprobs"][1:]
+        version = self.weight_version
+        body = scoring_body(whole_vocabulary=temperature != 1.0)
+        answer = await self._generate(token_ids, body, request_id=None)
+        self._check_version(answer.choices[0], version)
+        rows = (answer.prompt_logprobs or [])[1:]
+        if len(rows) != len(token_ids) - 1:
+            raise EngineFailed(f"{self.url} scored {len(rows)} tokens, expected {len(token_ids) - 1}")
         return tuple(
-            _rescaled(row, str(token), temperature) for row, token in zip(rows, token_ids[1:], strict=True)
+            at_temperature(row or {}, token, temperature)
+            for row, token in zip(rows, token_ids[1:], strict=True)
         )
 
     async def update_weights(self, model_dir: Path, version: int) -> WeightUpdate:
-        """Replace the weights by those in `model_dir` after checking that the folder fits; caches are empty then.
+        """Replace the weights by those in `model_dir`, after checking that it fits; caches are empty then.
 
         Raises:
-            EngineFailed: the folder does not fit (nothing was sent), or the engine did not confirm a step (it stays
-                paused, as nobody can say which weights it holds).
+            EngineFailed: the folder does not fit (nothing was sent), or the engine did not confirm a step (it
+                stays paused, as nobody can say which weights it holds).
         """
         if self._layout is None:
             self._layout = tensor_layout(self._reference_dir or await self._served_dir())
@@ -118,42 +125,44 @@ class VllmSampler:
         """`update_weights` without looking at the folder: vLLM takes an incomplete one without an error."""
         started = time.monotonic()
         await self.pause()
-        path = {"weights_path": str(model_dir.absolute())}
-        await self._post("/collective_rpc", json={"method": "reload_weights", "kwargs": path})
+        self._agreed = False
+        path: dict[str, Json] = {"weights_path": str(model_dir.absolute())}
+        await self._send("POST", "/collective_rpc", body={"method": "reload_weights", "kwargs": path})
         if not await self._reset_prefix_cache():
-            raise EngineFailed(f"{self.url}: the prefix cache was not reset after the update to {version}")
-        await self._post("/update_weight_version", json={"new_version": str(version)})
+            raise EngineFailed(f"{self.url}: the prefix cache was not reset in the update to {version}")
+        await self._send("POST", "/update_weight_version", body={"new_version": str(version)})
         await self.resume()
         self.weight_version, self._agreed = version, True
         return WeightUpdate(version=version, seconds=time.monotonic() - started, prefix_cache_reset=True)
 
     async def pause(self, *, sleep: bool = False) -> None:
-        """Let running requests end and start no other; then the engine is idle. `sleep` frees a GPU's memory."""
-        await self._post("/pause", params={"mode": "wait"})
+        """Let running requests end and start no other: the engine is idle. `sleep` frees a GPU's memory."""
+        await self._send("POST", "/pause?mode=wait")
         if sleep:
-            await self._post("/sleep", params={"level": "1"})
+            await self._send("POST", "/sleep?level=1")
 
     async def resume(self, *, wake_up: bool = False) -> None:
         """Take requests again; `wake_up` after `pause(sleep=True)`."""
         if wake_up:
-            await self._post("/wake_up")
-        await self._post("/resume")
+            await self._send("POST", "/wake_up")
+        await self._send("POST", "/resume")
 
     async def close(self) -> None:
         """Close the connections."""
         if self._client is not None:
-            _, client = self._client
+            loop, client = self._client
             self._client = None
-            await client.aclose()
+            if loop is asyncio.get_running_loop():
+                await client.aclose()
 
     async def _agree(self) -> None:
         """Once per client: name a fresh server's weights, or check that it holds the version we think."""
         if self._agreed:
             return
-        info = (await self._send("GET", "/weight_info"))["weight_version"]
         mine = str(self.weight_version)
+        info = _field((await self._send("GET", "/weight_info")), "weight_version")
         if info == FIRST_VERSION:
-            await self._post("/update_weight_version", json={"new_version": mine})
+            await self._send("POST", "/update_weight_version", body={"new_version": mine})
         elif info != mine:
             raise EngineFailed(
                 f"{self.url} holds weights {info}, expected {mine}",
@@ -161,69 +170,71 @@ class VllmSampler:
             )
         self._agreed = True
 
-    def _check_version(self, choice: dict[str, Any], expected: int) -> None:
-        spans = {span["version"] for span in choice.get("weight_versions") or ()}
-        if not spans <= {str(expected)}:
+    def _check_version(self, choice: Choice, expected: int) -> None:
+        made_by = {span.version for span in choice.weight_versions or ()}
+        if not made_by <= {str(expected)}:
             raise EngineFailed(
-                f"{self.url} sampled with weights {sorted(spans)}, expected {expected}",
+                f"{self.url} sampled with weights {sorted(made_by)}, expected {expected}",
                 hint="the server was restarted, or somebody else replaced its weights",
             )
 
     async def _served_dir(self) -> Path:
         """The folder that the server says it was started from."""
-        root = Path((await self._send("GET", "/v1/models"))["data"][0]["root"])
+        listed = _field(await self._send("GET", "/v1/models"), "data")
+        root = Path(str(_field(cast("list[Json]", listed)[0], "root")))
         if not root.is_dir():
             raise EngineFailed(
-                f"{self.url} serves {root}, which is no folder here",
-                hint="give the folder whose tensors an update must match",
+                f"{self.url} was started from {root}, which is no folder here (any more)",
+                hint="give reference_dir: a folder whose tensors an update must match",
             )
         return root
 
     async def _reset_prefix_cache(self) -> bool:
         """Whether the cache is empty; blocks may be held for a moment after the last request."""
         for attempt in range(TRIES):
-            if (await self._post("/reset_prefix_cache"))["success"]:
+            if _field(await self._send("POST", "/reset_prefix_cache"), "success") is True:
                 return True
             await asyncio.sleep(0.1 * 2**attempt)
         return False
 
     async def _generate(
-        self, token_ids: Sequence[int], sampling: dict[str, Any], *, request_id: str | None
-    ) -> dict[str, Any]:
-        body: dict[str, Any] = {
+        self, token_ids: Sequence[int], sampling: dict[str, Json], *, request_id: str | None
+    ) -> GenerateAnswer:
+        body: dict[str, Json] = {
             "token_ids": list(token_ids),
-            "sampling_params": sampling | {"watermarking": False},
+            "sampling_params": sampling,
             "cache_salt": str(self.weight_version),
         }
         if request_id is not None:
             body["request_id"] = request_id
-        answer: dict[str, Any] = await self._post("/inference/v1/generate", json=body)
-        return answer
+        answer = await self._send("POST", "/inference/v1/generate", body=body)
+        try:
+            return GenerateAnswer.model_validate(answer)
+        except ValidationError as error:
+            raise EngineFailed(
+                f"{self.url} answers in another form: {error}", hint="vLLM 0.32 or 0.33 is needed"
+            ) from error
 
-    async def _post(self, path: str, **request: Any) -> Any:
-        return await self._send("POST", path, **request)
-
-    async def _send(self, method: str, path: str, **request: Any) -> Any:
-        """The JSON answer. Repeated when the connection broke or the server is paused: no route here minds that."""
+    async def _send(
+        self, method: Literal["GET", "POST"], path: str, *, body: Mapping[str, Json] | None = None
+    ) -> Json:
+        """The JSON answer. Sent again when the connection broke or the server is paused: no route minds."""
         failure = ""
         for attempt in range(TRIES):
-            if attempt:
-                await asyncio.sleep(0.1 * 4**attempt)
+            await asyncio.sleep(0.1 * 4**attempt if attempt else 0)
             try:
-                answer = await self._connection().request(method, path, **request)
+                answer = await self._connection().request(method, path, json=body)
             except httpx.TimeoutException as error:
-                raise EngineFailed(
-                    f"{self.url}{path} did not answer within {self._timeout_s:.0f} s"
-                ) from error
+                raise EngineFailed(f"{self.url}{path}: no answer within {self._timeout_s:.0f} s") from error
             except httpx.TransportError as error:
                 failure = f"{type(error).__name__}: {error}"
                 continue
             if answer.status_code == 503:
                 failure = f"503: {answer.text[:300]}"
                 continue
-            if answer.is_success:
-                return answer.json()
-            raise EngineFailed(f"{self.url}{path}: {answer.status_code}: {answer.text[:500]}")
+            if not answer.is_success:
+                raise EngineFailed(f"{self.url}{path}: {answer.status_code}: {answer.text[:500]}")
+            return cast("Json", answer.json())
         raise EngineFailed(
             f"{self.url}{path}: no answer after {TRIES} tries: {failure}",
             hint="the sampler's log says why it ended; the same command starts it again and goes on",
@@ -242,39 +253,12 @@ class VllmSampler:
         return self._client[1]
 
 
-def _wire(params: SamplingParams) -> dict[str, Any]:
-    """vLLM's sampling parameters with everything that could change the distribution said."""
-    return {
-        "temperature": params.temperature,
-        "top_p": params.top_p,
-        "top_k": 0,
-        "min_p": 0.0,
-        "repetition_penalty": 1.0,
-        "max_tokens": params.max_tokens,
-        "stop_token_ids": list(params.stop_token_ids),
-        "seed": params.seed,
-        "logprobs": 0,
-        "detokenize": False,
-    }
+def _field(answer: Json, name: str) -> Json:
+    """A field of a JSON object.
 
-
-def _finish(reason: str | None, request_id: str) -> FinishReason:
-    if reason not in FINISH:
-        raise EngineFailed(f"request {request_id} ended with {reason!r}", hint="see the sampler's log")
-    return FINISH[reason]
-
-
-def _cached(answer: dict[str, Any]) -> int | None:
-    details = (answer.get("usage") or {}).get("prompt_tokens_details") or {}
-    cached: int | None = details.get("cached_tokens")
-    return cached
-
-
-def _rescaled(row: Mapping[str, Mapping[str, Any]], token: str, temperature: float) -> float:
-    """The token's logprob at `temperature`, from the logprobs of the vocabulary at 1."""
-    own = float(row[token]["logprob"])
-    if temperature == 1.0:
-        return own
-    scaled = [float(entry["logprob"]) / temperature for entry in row.values()]
-    top = max(scaled)
-    return own / temperature - top - math.log(math.fsum(math.exp(value - top) for value in scaled))
+    Raises:
+        EngineFailed: it is not there.
+    """
+    if not isinstance(answer, dict) or name not in answer:
+        raise EngineFailed(f"the server answered {str(answer)[:200]}, expected a field {name!r}")
+    return answer[name]

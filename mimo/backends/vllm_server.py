@@ -1,4 +1,4 @@
-"""A vLLM server as a subprocess under a guardian: its command line, its environment, and the wait until it answers."""
+"""A vLLM server under a guardian: its command line, its environment, and the wait until it answers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Progress = Callable[[float, str], None]
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """A server that answers; a context manager. `guarded` is None for a server of the user's, never closed by us."""
+    """A server that answers; a context manager. `guarded` is None for a user's server, which stays open."""
 
     url: str
     model_dir: Path
@@ -65,7 +65,7 @@ class RunningServer:
 
 
 def start_server(config: SamplerConfig, *, progress: Progress | None = None) -> RunningServer:
-    """A server of `config.model_dir` that has answered one generation; with `config.url`, the user's, checked.
+    """A server of `config.model_dir` that has generated once; with `config.url`, the user's, checked.
 
     The owner is the calling process: when it ends, however, the server's tree ends too.
 
@@ -90,7 +90,7 @@ def start_server(config: SamplerConfig, *, progress: Progress | None = None) -> 
 
 
 def command(config: SamplerConfig, port: int) -> list[str]:
-    """The server's command line. Sampling defaults of the model's folder are ignored: requests say everything."""
+    """The server's command line. Sampling defaults of the model's folder do not count: requests say all."""
     words: dict[str, object] = {
         "--model": config.model_dir,
         "--served-model-name": MODEL_NAME,
@@ -189,13 +189,13 @@ def _wait_healthy(guarded: Guarded, url: str, config: SamplerConfig, progress: P
         code = guarded.poll()
         if code is not None:
             raise EngineFailed(
-                f"the vLLM server of {config.model_dir} ended with code {code} while starting; its log ends:\n"
+                f"the vLLM server of {config.model_dir} ended with code {code} at its start; its log ends:\n"
                 + log_tail(config.log_file),
                 hint=f"the whole log: {config.log_file}",
             )
         if now - started > config.start_timeout_s:
             raise EngineFailed(
-                f"the vLLM server of {config.model_dir} did not answer within {config.start_timeout_s:.0f} s; "
+                f"the vLLM server of {config.model_dir} is silent after {config.start_timeout_s:.0f} s; "
                 "its log ends:\n" + log_tail(config.log_file),
                 hint="raise runtime.sampler.start_timeout_s, or look at the log",
             )

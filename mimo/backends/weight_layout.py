@@ -1,13 +1,15 @@
-"""Which tensors a model folder holds, read from the safetensors headers alone, and whether two folders agree."""
+"""Which tensors a model folder holds, by its safetensors headers, and whether two folders agree."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import struct
 from pathlib import Path
 from typing import NamedTuple
 
 from mimo.errors import EngineFailed
+from mimo.types import Json
 
 MAX_HEADER_BYTES = 100 * 2**20
 TIED_HINT = (
@@ -75,7 +77,7 @@ def check_layout(model_dir: Path, served: dict[str, Tensor]) -> None:
     if problems:
         shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
         raise EngineFailed(
-            f"{model_dir} does not fit the served model ({len(layout)} tensors, expected {len(served)}): {shown}",
+            f"{model_dir} does not fit the served model ({len(layout)} tensors of {len(served)}): {shown}",
             hint="the engine was not told anything; it still holds its old weights",
         )
 
@@ -91,3 +93,23 @@ def tied(model_dir: Path) -> bool:
 
 def _show(tensor: Tensor) -> str:
     return f"{tensor.dtype}{list(tensor.shape)}"
+
+
+def tensor_digests(model_dir: Path) -> dict[str, Json]:
+    """Per tensor of the folder its `file`, `shape`, `dtype` and the `sha256` of its bytes."""
+    found: dict[str, Json] = {}
+    for file in sorted(model_dir.glob("*.safetensors")):
+        with open(file, "rb") as raw:
+            (length,) = struct.unpack("<Q", raw.read(8))
+            entries = json.loads(raw.read(length))
+            entries.pop("__metadata__", None)
+            for name in entries:
+                begin, end = entries[name]["data_offsets"]
+                raw.seek(8 + length + begin)
+                found[name] = {
+                    "file": file.name,
+                    "shape": entries[name]["shape"],
+                    "dtype": entries[name]["dtype"],
+                    "sha256": hashlib.sha256(raw.read(end - begin)).hexdigest(),
+                }
+    return dict(sorted(found.items()))
