@@ -31,15 +31,15 @@ OWNED = {
 }
 """Keys of DeepSpeed that our loop owns, and what to set instead."""
 
-PASSED = frozenset(
-    "activation_checkpointing aio checkpoint comms_logger communication_data_type compile "
-    "csv_monitor data_types disable_allgather dump_state elasticity expert_parallel flops_profiler "
-    "gradient_allreduce_op gradient_predivide_factor hybrid_engine keep_in_fp32_modules log_level "
-    "memory_breakdown nebula prescale_gradients seq_parallel_communication_data_type sparse_gradients "
-    "steps_per_print tensor_parallel tensorboard timers use_data_before_expert_parallelism "
-    "use_node_local_storage wall_clock_breakdown wandb weight_quantization zero_allow_untested_optimizer "
-    "zero_force_ds_cpu_optimizer zero_optimization".split()
-)
+_NAMES = """
+activation_checkpointing aio checkpoint comms_logger communication_data_type compile csv_monitor data_types
+disable_allgather dump_state elasticity expert_parallel flops_profiler gradient_allreduce_op
+gradient_predivide_factor hybrid_engine keep_in_fp32_modules log_level memory_breakdown nebula
+prescale_gradients seq_parallel_communication_data_type sparse_gradients steps_per_print tensor_parallel
+tensorboard timers use_data_before_expert_parallelism use_node_local_storage wall_clock_breakdown wandb
+weight_quantization zero_allow_untested_optimizer zero_force_ds_cpu_optimizer zero_optimization
+"""
+PASSED = frozenset(_NAMES.split())
 """Top-level keys of DeepSpeed 0.19 that may be given in `runtime.trainer.deepspeed`."""
 
 OPTIMIZER_KEYS = frozenset({"name", "learning_rate", "weight_decay", "momentum", "nesterov", "betas", "eps"})

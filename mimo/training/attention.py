@@ -71,10 +71,8 @@ def packed_attention(
         EngineFailed: the model's attention has sinks, soft caps or dropout, which this does not compute.
     """
     if s_aux is not None or softcap is not None or dropout or attention_mask is not None:
-        raise EngineFailed(
-            f"{type(module).__name__}: attention with sinks, soft cap, dropout or its own mask is not supported "
-            "by the packed trainer"
-        )
+        what = "attention with sinks, soft cap, dropout or its own mask cannot be packed"
+        raise EngineFailed(f"{type(module).__name__}: {what}")
     groups = query.shape[1] // key.shape[1]
     if groups > 1:
         key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
@@ -101,12 +99,13 @@ def _segment_attention(
     if prefix_len:
         keys = torch.cat([key[:, :, prefix], keys], dim=2)
         values = torch.cat([value[:, :, prefix], values], dim=2)
-    windowed = window is not None and keys.shape[2] > window
-    if not prefix_len and not windowed:
+    if window is not None and keys.shape[2] <= window:
+        window = None
+    if not prefix_len and window is None:
         return scaled_dot_product_attention(queries, keys, values, is_causal=True, scale=scaling)
     at = torch.arange(queries.shape[2], device=query.device)[:, None] + prefix_len
     seen = torch.arange(keys.shape[2], device=query.device)[None, :]
     mask = seen <= at
-    if windowed:
+    if window is not None:
         mask &= seen > at - window
     return scaled_dot_product_attention(queries, keys, values, attn_mask=mask, scale=scaling)

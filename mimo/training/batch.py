@@ -1,4 +1,4 @@
-"""A step's batch on disk: `batch.safetensors` (ids, masks, logprobs, advantages) and `batch.json`, written last.
+"""A step's batch on disk: `batch.safetensors` (the per-token columns) and `batch.json`, written last.
 
 Everything the optimiser step depends on is in the folder, so that a batch can be trained again, inspected
 and replayed. The loss is `- sum_i loss_weight_i * sum_t (per-token term)` over the whole folder: weights are
@@ -22,7 +22,8 @@ from safetensors.numpy import save as save_tensors
 
 from mimo.backends.base import LossKind
 from mimo.errors import StageFailed
-from mimo.training.files import read_json, write_atomic, write_json
+from mimo.run_dir.files import write_atomic, write_json
+from mimo.training.files import load_json
 from mimo.types import SCHEMA, Json
 
 TENSORS, META = "batch.safetensors", "batch.json"
@@ -104,7 +105,7 @@ def write_batch(folder: Path, sequences: Sequence[TrainSequence], *, kind: LossK
     digest = hashlib.sha256(data).hexdigest()
     (folder / META).unlink(missing_ok=True)
     write_atomic(folder / TENSORS, data)
-    rows: list[Json] = [_row(item) for item in sequences]
+    rows = [_row(item) for item in sequences]
     write_json(
         folder / META,
         {"schema": SCHEMA, "kind": kind, "step": step, "sha256": digest, "sequences": rows},
@@ -119,7 +120,7 @@ def read_batch(folder: Path) -> Batch:
         StageFailed: missing, damaged, of another schema, or breaking a rule of `write_batch`.
     """
     try:
-        meta = read_json(folder / META)
+        meta = load_json(folder / META)
         data = (folder / TENSORS).read_bytes()
         if meta["schema"] != SCHEMA:
             raise ValueError(f"schema is {meta['schema']!r}; this mimo reads {SCHEMA}")

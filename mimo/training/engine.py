@@ -1,4 +1,4 @@
-"""One rank of the training engine: the model under DeepSpeed, one row at a time, one optimiser step at the end."""
+"""One rank of the training engine: the model under DeepSpeed, one row at a time, one update at the end."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 from mimo.backends.base import TrainerConfig
 from mimo.backends.deepspeed import deepspeed_config
+from mimo.backends.policies import TIED_MARK
 from mimo.errors import EngineFailed
 from mimo.training import attention
 from mimo.training.optimizers import build_optimizer
@@ -23,8 +24,6 @@ from mimo.training.policy import Policy
 
 IDLE_LIMIT = timedelta(days=30)
 """Ranks wait this long for the next command: a step of rollouts may take hours."""
-TIED_MARK = "mimo_tied"
-"""In the config of an exported model: head and embedding are one tensor while training."""
 
 
 class Engine:
@@ -58,7 +57,7 @@ class Engine:
         self.model.get_input_embeddings().register_forward_hook(self._watch_gradient)
 
     def logprobs(self, row: Row, temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
-        """(logprobs, entropies) of the row's targets: [trained] float32; call it inside `attention.packed`."""
+        """(logprobs, entropies) of the row's targets: [trained] float32; call it inside `packed`."""
 
         def put(array: Any) -> torch.Tensor:
             return torch.from_numpy(array).to(self.device)
@@ -145,7 +144,7 @@ class Engine:
         return bytes(data.tolist()).decode()
 
     def full_parameter(self, parameter: torch.nn.Parameter) -> torch.Tensor:
-        """The whole tensor, gathered where ZeRO 3 splits it (every rank must ask in the same order); on the CPU."""
+        """The whole tensor on the CPU; where ZeRO 3 splits it, every rank must ask in the same order."""
         if not hasattr(parameter, "ds_id"):
             return parameter.detach().to("cpu")
         from deepspeed import zero
@@ -164,14 +163,14 @@ class Engine:
     def _watch_gradient(self, _module: torch.nn.Module, _inputs: Any, output: torch.Tensor) -> None:
         """A gradient that reaches the embeddings has passed every layer: check it there, once per row."""
         if output.requires_grad:
-            output.register_hook(self._check_gradient)
+            output.register_hook(self._check_gradient)  # type: ignore[no-untyped-call]
 
     def _check_gradient(self, gradient: torch.Tensor) -> None:
         self._gradient_ok = self._gradient_ok and bool(torch.isfinite(gradient).all())
 
 
 def load_model(model_dir: Path) -> Any:
-    """The causal language model in `model_dir` in float32, in training mode, tied again if it was trained tied.
+    """The causal language model in `model_dir`, float32, in training mode, tied again if it was so before.
 
     Raises:
         EngineFailed: it cannot be read, lacks tensors, or its attention cannot be packed.

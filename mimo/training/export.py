@@ -1,4 +1,4 @@
-"""A servable folder of the policy: safetensors with an explicit head, config, tokenizer, and a manifest of it all.
+"""A servable folder of the policy: safetensors with an explicit head, config, tokenizer, and a manifest.
 
 The head is always written and `tie_word_embeddings` is false: an engine that reloads tied weights keeps its
 old head (MACHINE trap). `mimo_tied` in the config lets the next trainer tie them again. The manifest has a
@@ -18,8 +18,9 @@ from typing import cast
 import torch
 from safetensors.torch import save_file
 
-from mimo.training.engine import TIED_MARK, Engine
-from mimo.training.files import write_json
+from mimo.backends.policies import TIED_MARK
+from mimo.run_dir.files import write_json
+from mimo.training.engine import Engine
 from mimo.training.manifest import MANIFEST
 from mimo.types import SCHEMA, Json
 
@@ -28,7 +29,7 @@ _HEAD = "lm_head.weight"
 
 
 def export_model(engine: Engine, model_dir: Path) -> dict[str, Json]:
-    """Write the folder whole or not at all, replacing one that is there; its manifest (None on other ranks)."""
+    """Write the folder whole or not at all, replacing one that is there; its manifest, on rank 0."""
     partial = model_dir.with_name(f".{model_dir.name}.{os.getpid()}.part")
     writes = engine.rank == 0
     if writes:

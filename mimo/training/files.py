@@ -1,36 +1,19 @@
-"""Small files written whole or not at all, and digests of what lies on disk."""
+"""Reading back what `mimo.run_dir.files` wrote, with errors where it is not there; digests of files."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-from mimo.types import Json
+from mimo.types import CheckpointFile, Json
 
 SMALL_FILE_BYTES = 64 * 1024 * 1024
 """Files up to this size get a sha256; larger ones are recorded by their size."""
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """`data` at `path`: after a kill at any moment there is the old file or the new one, never a part."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with open(partial, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.rename(path)
-
-
-def write_json(path: Path, data: Mapping[str, Json]) -> None:
-    """`data` as indented JSON at `path`, atomically."""
-    write_atomic(path, json.dumps(data, indent=1, ensure_ascii=False).encode() + b"\n")
-
-
-def read_json(path: Path) -> dict[str, Json]:
+def load_json(path: Path) -> dict[str, Json]:
     """The JSON object at `path`; ValueError when it is not one, OSError when it cannot be read."""
     data = json.loads(path.read_bytes())
     if not isinstance(data, dict):
@@ -42,3 +25,31 @@ def file_sha256(path: Path) -> str:
     """The sha256 of the file's bytes, as hex."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def describe(folder: Path) -> tuple[CheckpointFile, ...]:
+    """Every file below `folder`, by its path from there: size, and sha256 of the small ones."""
+    return tuple(
+        CheckpointFile(
+            name=str(path.relative_to(folder)),
+            size=path.stat().st_size,
+            sha256=file_sha256(path) if path.stat().st_size <= SMALL_FILE_BYTES else None,
+        )
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    )
+
+
+def check_file(folder: Path, file: CheckpointFile) -> None:
+    """Return if the file is there as it was described.
+
+    Raises:
+        OSError: it is missing or cannot be read.
+        ValueError: another size or content.
+    """
+    path = folder / file.name
+    size = path.stat().st_size
+    if size != file.size:
+        raise ValueError(f"{file.name} has {size} bytes, expected {file.size}")
+    if file.sha256 is not None and file_sha256(path) != file.sha256:
+        raise ValueError(f"{file.name} has another content than was written")

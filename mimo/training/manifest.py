@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-from safetensors import SafetensorError, safe_open
-
+from mimo.backends.weight_layout import Tensor, check_layout
 from mimo.errors import EngineFailed
-from mimo.training.files import read_json
+from mimo.training.files import load_json
 from mimo.types import Json
 
 MANIFEST = "manifest.json"
@@ -18,65 +17,45 @@ MANIFEST = "manifest.json"
 def read_manifest(model_dir: Path) -> dict[str, Json]:
     """The manifest of an exported folder; EngineFailed when it has none."""
     try:
-        return read_json(model_dir / MANIFEST)
+        return load_json(model_dir / MANIFEST)
     except (OSError, ValueError) as error:
         raise EngineFailed(f"{model_dir}: no readable manifest: {error}") from error
 
 
 def changed_tensors(old: Mapping[str, Json], new: Mapping[str, Json]) -> list[str]:
-    """Names of tensors whose content, shape or dtype differs between two manifests, or that one of them lacks."""
-    before, after = (cast("dict[str, Json]", manifest["tensors"]) for manifest in (old, new))
+    """Names of tensors whose content, shape or dtype differs between two manifests, or that one lacks."""
+    before, after = _tensors(old), _tensors(new)
     return sorted(
         name for name in before.keys() | after.keys() if _content(before, name) != _content(after, name)
     )
 
 
 def check_export(model_dir: Path, expected: Mapping[str, Json] | None = None) -> dict[str, Json]:
-    """The manifest, after the folder was found to hold exactly its tensors (and those of `expected`, if given).
+    """The manifest, after the folder was found to hold exactly its tensors (and those of `expected`).
 
     An engine that loads a folder without a layer only warns, so names, shapes and dtypes are compared here.
 
     Raises:
-        EngineFailed: every tensor that is missing, extra, or of another shape or dtype.
+        EngineFailed: tensors that are missing, extra, or of another shape or dtype; tied embeddings.
     """
     manifest = read_manifest(model_dir)
-    wanted = cast("dict[str, dict[str, Json]]", manifest["tensors"])
-    if expected is not None:
-        other = cast("dict[str, dict[str, Json]]", expected["tensors"])
-        _compare({name: _shape(facts) for name, facts in other.items()}, wanted, model_dir)
-    found: dict[str, tuple[list[int], str]] = {}
-    for file in sorted({str(facts["file"]) for facts in wanted.values()}):
-        try:
-            with safe_open(model_dir / file, framework="np") as opened:
-                for name in opened.keys():  # noqa: SIM118 - not a mapping
-                    part = opened.get_slice(name)
-                    found[name] = (list(part.get_shape()), str(part.get_dtype()))
-        except (OSError, SafetensorError) as error:
-            raise EngineFailed(f"{model_dir / file}: not readable: {error}") from error
-    _compare(found, wanted, model_dir)
+    for wanted in (manifest, expected):
+        if wanted is not None:
+            check_layout(model_dir, _layout(wanted))
     return manifest
 
 
-def _compare(
-    found: Mapping[str, tuple[list[int], str]], wanted: Mapping[str, Mapping[str, Json]], model_dir: Path
-) -> None:
-    problems = [f"{name} is missing" for name in wanted.keys() - found.keys()]
-    problems += [f"{name} is unknown" for name in found.keys() - wanted.keys()]
-    problems += [
-        f"{name} is {found[name]}, expected {_shape(facts)}"
-        for name, facts in wanted.items()
-        if name in found and found[name] != _shape(facts)
-    ]
-    if problems:
-        raise EngineFailed(
-            f"{model_dir}: {len(problems)} tensors are not as they should be: {'; '.join(sorted(problems)[:8])}"
-        )
+def _tensors(manifest: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
+    return cast("dict[str, dict[str, Json]]", manifest["tensors"])
 
 
-def _shape(facts: Mapping[str, Json]) -> tuple[list[int], str]:
-    return cast("list[int]", facts["shape"]), str(facts["dtype"])
+def _layout(manifest: Mapping[str, Json]) -> dict[str, Tensor]:
+    return {
+        name: Tensor(str(facts["dtype"]), tuple(cast("list[int]", facts["shape"])))
+        for name, facts in _tensors(manifest).items()
+    }
 
 
-def _content(tensors: Mapping[str, Json], name: str) -> tuple[Json, ...] | None:
-    facts = cast("dict[str, Json] | None", tensors.get(name))
+def _content(tensors: Mapping[str, Mapping[str, Json]], name: str) -> tuple[Json, ...] | None:
+    facts = tensors.get(name)
     return None if facts is None else (facts["shape"], facts["dtype"], facts["sha256"])

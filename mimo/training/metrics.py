@@ -1,4 +1,4 @@
-"""What a step adds up over rows and ranks, and the metrics made of it (names and meaning: docs/training.md)."""
+"""What a step adds up over rows and ranks, and the metrics made of it (meaning: docs/training.md)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mimo.training.engine import Engine
 
 GAP_SAMPLE = 65536
-"""Most values a rank contributes to the percentile of |logprob difference| (evenly spaced over its tokens)."""
+"""Most values a rank gives to the percentile of |logprob difference|, evenly spaced over its tokens."""
 
 
 @dataclass(slots=True)

@@ -1,7 +1,8 @@
 """The optimisers of a recipe: AdamW, or Muon on hidden matrices with AdamW for the rest.
 
-Muon's update is scaled to AdamW's root mean square (`match_rms_adamw`), so that one learning rate serves both.
-Weight decay reaches matrices only: not norms, not biases. A frozen router (mixture of experts) is in neither.
+Muon's update is scaled to AdamW's root mean square (`match_rms_adamw`), so that one learning rate serves
+both. Weight decay reaches matrices only, not norms and biases. A frozen router (mixture of experts) is in
+neither.
 """
 
 from __future__ import annotations

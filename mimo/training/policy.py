@@ -64,7 +64,9 @@ class Policy(nn.Module):
             recompute = len(select) > self._keep and torch.is_grad_enabled()
             parts = [
                 self._chunk_logprobs(hidden[chosen], wanted, temperature, recompute=recompute)
-                for chosen, wanted in zip(select.split(self._chunk), targets.split(self._chunk), strict=True)
+                for chosen, wanted in zip(
+                    torch.split(select, self._chunk), torch.split(targets, self._chunk), strict=True
+                )
             ]
         return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
@@ -18,8 +19,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from mimo.errors import EngineFailed
+from mimo.run_dir.files import write_json
 from mimo.training.engine import Engine
-from mimo.training.files import SMALL_FILE_BYTES, file_sha256, write_json
+from mimo.training.files import describe
 from mimo.training.optimizers import restore_state, state_of
 from mimo.training.state_files import STATE, check_state
 from mimo.types import SCHEMA, Json
@@ -48,7 +50,11 @@ def save_state(engine: Engine, folder: Path) -> None:
 
 
 def load_state(engine: Engine, folder: Path) -> None:
-    """Read what `save_state` wrote, on an engine that has not stepped yet; EngineFailed when it does not fit."""
+    """Read what `save_state` wrote, on an engine that has not stepped yet.
+
+    Raises:
+        EngineFailed: damaged, or of another set-up.
+    """
     facts = check_state(folder)
     mine: dict[str, Json] = {
         "zero_stage": engine.config.zero_stage,
@@ -68,23 +74,14 @@ def load_state(engine: Engine, folder: Path) -> None:
     engine.steps = int(cast(int, facts["steps"]))
 
 
-def _facts(engine: Engine, folder: Path) -> dict[str, Json]:
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    files: list[Json] = [
-        {
-            "name": str(path.relative_to(folder)),
-            "size": path.stat().st_size,
-            "sha256": file_sha256(path) if path.stat().st_size <= SMALL_FILE_BYTES else None,
-        }
-        for path in paths
-    ]
+def _facts(engine: Engine, folder: Path) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "zero_stage": engine.config.zero_stage,
         "ranks": engine.world_size,
         "optimizer": engine.config.optimizer["name"],
         "steps": engine.steps,
-        "files": files,
+        "files": [asdict(file) for file in describe(folder)],
     }
 
 

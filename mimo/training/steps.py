@@ -55,8 +55,8 @@ def train_step(
     `step/trained` is 0: the stage decides what that means.
 
     Raises:
-        StageFailed: the batch is of another kind than the loss, or has token ids outside the vocabulary.
-        EngineFailed: a loss or gradient is not finite; the first rollout concerned is named, nothing was updated.
+        StageFailed: the batch is of another kind than the loss, or has ids outside the vocabulary.
+        EngineFailed: a loss or gradient is not finite; the first rollout is named, nothing was updated.
     """
     _check_batch(engine, batch, loss)
     clock = Clock()
@@ -107,9 +107,10 @@ def _check_batch(engine: Engine, batch: Batch, loss: LossSpec) -> None:
         raise StageFailed(f"the batch of step {batch.step} is for {batch.kind}, the loss is {loss.kind}")
     vocabulary = engine.model.config.get_text_config().vocab_size
     for item in batch.sequences:
-        if int(item.token_ids.max()) >= vocabulary:
+        highest = int(item.token_ids.max())
+        if highest >= vocabulary:
             raise StageFailed(
-                f"rollout {item.rollout_id}: token id {item.token_ids.max()} with a vocabulary of {vocabulary}",
+                f"rollout {item.rollout_id}: token id {highest} with a vocabulary of {vocabulary}",
                 hint="the batch was made with another tokenizer",
             )
 

@@ -1,0 +1,119 @@
+"""Checkpoints of a stage: `model/` (servable), `trainer/` (exact resume), `checkpoint.json` (written last)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from mimo.backends.base import Trainer
+from mimo.backends.policies import tokenizer_sha256
+from mimo.records import from_json, to_json
+from mimo.run_dir.files import disk_full_is_clear, fsync_folder, write_json
+from mimo.training.files import check_file, describe, load_json
+from mimo.types import Checkpoint
+
+META, MODEL, TRAINER = "checkpoint.json", "model", "trainer"
+_PREFIX = "step-"
+Damaged = Callable[[Path, str], None]
+"""Told of every damaged checkpoint that is passed over, and what is wrong with it: count it, say it."""
+
+
+def write_checkpoint(
+    root: Path, trainer: Trainer, record: Checkpoint, *, published: Path | None = None
+) -> Path:
+    """The folder `root/step-NNNNNN`, whole, with `record` completed by its files and the tokenizer's digest.
+
+    Args:
+        published: a folder that the trainer exported for this very step; linked, not written again.
+
+    Raises:
+        MachineLacks: the disk is full (the checkpoints before it are untouched).
+        EngineFailed: the trainer could not export or save.
+    """
+    final = root / f"{_PREFIX}{record.step:06d}"
+    partial = root / f".{final.name}.{os.getpid()}.part"
+    shutil.rmtree(partial, ignore_errors=True)
+    with disk_full_is_clear(root):
+        partial.mkdir(parents=True)
+        if published is None:
+            trainer.export(partial / MODEL)
+        else:
+            shutil.copytree(published, partial / MODEL, copy_function=_link)
+        trainer.save(partial / TRAINER)
+        complete = replace(
+            record, files=describe(partial), tokenizer_sha256=tokenizer_sha256(partial / MODEL)
+        )
+        write_json(partial / META, to_json(complete))
+        shutil.rmtree(final, ignore_errors=True)
+        partial.rename(final)
+        fsync_folder(root)
+    return final
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """The record of a checkpoint, after every file it lists was found whole.
+
+    Raises:
+        ValueError: missing, incomplete or damaged; says which file.
+    """
+    try:
+        record = from_json(Checkpoint, load_json(folder / META))
+        for file in record.files:
+            check_file(folder, file)
+    except OSError as error:
+        raise ValueError(f"{folder}: {error}") from error
+    return record
+
+
+def newest_checkpoint(root: Path, *, on_damaged: Damaged) -> tuple[Path, Checkpoint] | None:
+    """The newest whole checkpoint below `root`; None when there is none.
+
+    Damaged ones in between are passed over, each told to `on_damaged`.
+    """
+    for folder in reversed(checkpoint_folders(root)):
+        try:
+            return folder, read_checkpoint(folder)
+        except ValueError as error:
+            on_damaged(folder, str(error))
+    return None
+
+
+def keep_newest(root: Path, count: int) -> list[Path]:
+    """Remove what is older than the `count` newest whole checkpoints; the folders removed.
+
+    Only whole ones count, so that damage never leads to fewer than `count` usable ones being left. What a
+    killed writer left half-written is removed too.
+    """
+    removed = []
+    whole = 0
+    for folder in reversed(checkpoint_folders(root)):
+        if whole >= count:
+            shutil.rmtree(folder)
+            removed.append(folder)
+            continue
+        try:
+            read_checkpoint(folder)
+            whole += 1
+        except ValueError:
+            continue  # kept: whoever looks for the newest one is told of it
+    for rest in root.glob(f".{_PREFIX}*.part"):
+        shutil.rmtree(rest, ignore_errors=True)
+    return removed
+
+
+def checkpoint_folders(root: Path) -> list[Path]:
+    """The checkpoint folders below `root` by step, oldest first, whole or not."""
+    if not root.is_dir():
+        return []
+    return sorted(path for path in root.iterdir() if path.is_dir() and path.name.startswith(_PREFIX))
+
+
+def _link(source: str, target: str) -> None:
+    """A hard link where the file system allows it: published model files are never written again."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
