@@ -23,11 +23,12 @@ def track() -> None:
 @verbose_option
 def sync(what: str | None, as_json: bool) -> None:
     """Rebuild MLflow from the files of one run, of all runs of a recipe, or of all runs."""
+    from mimo.recipe.environment import resolve_env
     from mimo.tracking.sync import sync_run
 
     home, runs = _runs(what)
     for run in runs:
-        report = sync_run(home.root, run)
+        report = sync_run(home.root, run, resolve_env)
         if as_json:
             click.echo(json.dumps({"schema": 1, **asdict(report)}))
             continue

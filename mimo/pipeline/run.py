@@ -149,6 +149,7 @@ def _tracker(project: Project, run: RunFolder, tools: Tools) -> Tracker:
     return open_tracker(
         project.home.root,
         uri=resolve_env(uri) if uri else None,
+        uri_written=uri,
         experiment=settings.experiment,
         traces_per_step=settings.traces_per_step,
         artifact_limit_mb=settings.artifact_limit_mb,

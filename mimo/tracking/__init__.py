@@ -30,6 +30,7 @@ def open_tracker(
     experiment: str,
     traces_per_step: int = 16,
     artifact_limit_mb: float = 64,
+    uri_written: str | None = None,
     warn: Callable[[str], None] | None = None,
 ) -> Tracker:
     """A tracker for one run; opens nothing yet: MLflow is imported in its thread at the first call.
@@ -37,11 +38,12 @@ def open_tracker(
     Args:
         home: MIMO_HOME; `runs/RUN/` below it gets the journal.
         uri: an MLflow tracking URI; None = sqlite at `home/mlflow.db`, artifacts in `home/mlartifacts`.
+        uri_written: `uri` as the recipe has it, `${env:NAME}` unresolved: this is what is kept in files.
         warn: gets one line per kind of trouble, from another thread; None = the log.
     """
     prepare_environment()
     mirror = Mirror(
-        Place(home=home.absolute(), uri=uri, experiment=experiment),
+        Place(home=home.absolute(), uri=uri, experiment=experiment, written=uri_written),
         traces_per_step=traces_per_step,
         artifact_limit_bytes=int(artifact_limit_mb * 2**20),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,12 @@ from mimo.types import Json
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
+_CHECKPOINT = "checkpoint.json"
+_TENSORS = (".safetensors", ".pt", ".bin")
 _HASH_LIMIT = 64 * 2**20
 """Bytes; larger files are listed without a digest (terabytes are not hashed for a listing)."""
+_MOST_FILES = 500
+"""Files copied at most; MLflow makes a call for each."""
 _DONE = "mimo.artifacts_sha256"
 
 
@@ -32,11 +37,20 @@ def log_texts(client: MlflowClient, mlflow_id: str, info: Mapping[str, Json]) ->
 
 
 def log_files(connection: Connection, mlflow_id: str, files: Mapping[str, Path], limit_bytes: int) -> None:
-    """Copy files up to `limit_bytes` in all and list all in `files.json`; done before, it does nothing."""
+    """Copy files up to `limit_bytes` in all, small ones first, and list all in `files.json`.
+
+    Folders with a `checkpoint.json`, also deeper ones, become external models; tensors are never copied. Done
+    before, it does nothing.
+    """
     client = connection.client
-    checkpoints = {name: path for name, path in files.items() if (path / "checkpoint.json").is_file()}
-    others = {name: path for name, path in files.items() if name not in checkpoints}
-    rows = [row for name, path in others.items() for row in _rows(name, path)]
+    checkpoints = {
+        "-".join([name, *folder.relative_to(path).parts]): folder
+        for name, path in files.items()
+        for folder in sorted(mark.parent for mark in path.rglob(_CHECKPOINT))
+    }
+    inside = set(checkpoints.values())
+    rows = [row for name, path in files.items() for row in _rows(name, path, inside)]
+    rows.sort(key=lambda row: row["size"] if isinstance(row["size"], int) else -1)
     index = json.dumps(rows, indent=1, ensure_ascii=False)
     digest = hashlib.sha256((index + str(limit_bytes)).encode()).hexdigest()
     known = client.get_run(mlflow_id).data.tags
@@ -50,16 +64,19 @@ def log_files(connection: Connection, mlflow_id: str, files: Mapping[str, Path],
 
 def _copy(client: MlflowClient, mlflow_id: str, rows: list[dict[str, Json]], limit_bytes: int) -> None:
     """Copy while the sum stays within the limit; each row says whether it was."""
-    used = 0
+    used = count = 0
     for row in rows:
         size = row["size"] if isinstance(row["size"], int) else None
-        row["copied"] = size is not None and used + size <= limit_bytes
+        tensors = str(row["path"]).endswith(_TENSORS)
+        row["copied"] = (
+            size is not None and not tensors and used + size <= limit_bytes and count < _MOST_FILES
+        )
         if size is not None and row["copied"]:
-            used += size
+            used, count = used + size, count + 1
             client.log_artifact(mlflow_id, str(row["path"]), artifact_path=str(row["folder"]) or None)
 
 
-def _rows(name: str, path: Path) -> Iterator[dict[str, Json]]:
+def _rows(name: str, path: Path, leave_out: AbstractSet[Path]) -> Iterator[dict[str, Json]]:
     folder = metric_name(name)
     if not path.exists():
         yield {"name": name, "folder": "", "path": str(path), "size": None, "sha256": None}
@@ -67,7 +84,7 @@ def _rows(name: str, path: Path) -> Iterator[dict[str, Json]]:
         yield _row(name, "", path)
     else:
         for file in sorted(path.rglob("*")):
-            if file.is_file() and not file.is_symlink():
+            if file.is_file() and not file.is_symlink() and leave_out.isdisjoint(file.parents):
                 inner = file.parent.relative_to(path).as_posix()
                 yield _row(name, folder if inner == "." else f"{folder}/{inner}", file)
 
@@ -90,7 +107,7 @@ def _external_model(
     """A checkpoint in MLflow's list of models: path, size, digest of its `checkpoint.json`; no copy."""
     from mlflow.entities.logged_model_status import LoggedModelStatus
 
-    digest = _sha256(path / "checkpoint.json", 0)
+    digest = _sha256(path / _CHECKPOINT, 0)
     tag = f"mimo.model.{metric_name(name)}"
     if known.get(tag) == digest:
         return

@@ -30,7 +30,7 @@ class Tracker(Protocol):
 
     @property
     def location(self) -> str:
-        """The tracking URI, for the run's summary and `mimo ui`."""
+        """The tracking URI without a password, for the run's summary."""
         ...
 
     def start_run(self, info: Info) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -23,16 +24,30 @@ class ExperimentDeleted(MimoError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """Which MLflow: `uri` None means sqlite in `home`."""
+    """Which MLflow: `uri` None means sqlite in `home`.
+
+    `written` is the URI as it may be stored: with `${env:NAME}` instead of a secret.
+    """
 
     home: Path
     uri: str | None
     experiment: str
+    written: str | None = None
 
     @property
     def location(self) -> str:
-        """The tracking URI."""
+        """The tracking URI; never for people's eyes."""
         return self.uri or f"sqlite:///{self.home.absolute() / 'mlflow.db'}"
+
+    @property
+    def shown(self) -> str:
+        """The tracking URI without a password."""
+        return without_password(self.location)
+
+
+def without_password(text: str) -> str:
+    """`text` with `user:password@` in every URL replaced by `***@`."""
+    return re.sub(r"://[^/@\s]+@", "://***@", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +96,7 @@ def _experiment(client: MlflowClient, place: Place) -> str:
 def _deleted(place: Place, experiment_id: str) -> ExperimentDeleted:
     return ExperimentDeleted(
         f"the MLflow experiment {place.experiment!r} was deleted; nothing can be logged to it",
-        hint=f"restore it: MLFLOW_TRACKING_URI={place.location} mlflow experiments restore "
+        hint=f"restore it: MLFLOW_TRACKING_URI={place.shown} mlflow experiments restore "
         f"--experiment-id {experiment_id}; or set tracking.experiment to another name",
     )
 

@@ -56,9 +56,9 @@ class Mirror:
         return self.connection.client
 
     def settings(self) -> dict[str, Json]:
-        """What `from_settings` needs to make this mirror again."""
+        """What a sync needs to make this mirror again; written into the journal, so no secret."""
         return {
-            "uri": self.place.uri,
+            "uri": self.place.written if self.place.written is not None else self.place.uri,
             "experiment": self.place.experiment,
             "traces_per_step": self.traces_per_step,
             "artifact_limit_bytes": self.artifact_limit_bytes,
@@ -136,11 +136,12 @@ class Mirror:
 
     def _reused_stage(self, told: Info, ts: float) -> None:
         stage = str(told["stage"])
-        run = self._child(stage, str(told["key"]), ts)
-        extra = {"mimo.reused": "true", "mimo.reused_from": str(told["origin_run"])}
-        tags.set_all(self.client, run.mlflow_id, extra)
+        run, origin = self._child(stage, str(told["key"]), ts), str(told["origin_run"])
+        if origin != self._run:
+            tags.set_all(self.client, run.mlflow_id, {"mimo.reused": "true", "mimo.reused_from": origin})
         self._headline(stage, run, _object(told, "metrics"), ts)
-        self.client.set_terminated(run.mlflow_id, "FINISHED", int(ts * 1000))
+        if self.client.get_run(run.mlflow_id).info.status != "FINISHED":
+            self.client.set_terminated(run.mlflow_id, "FINISHED", int(ts * 1000))
 
     def _trace(self, told: Info, ts: float) -> None:
         stage, step = str(told["stage"]), int(cast(int, told["step"]))

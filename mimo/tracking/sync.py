@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -43,8 +43,11 @@ def run_info(home: Path, run: str) -> dict[str, Json]:
     return cast("dict[str, Json]", told[-1]) if told else {}
 
 
-def sync_run(home: Path, run: str) -> SyncReport:
+def sync_run(home: Path, run: str, resolve: Callable[[str], str] = str) -> SyncReport:
     """Bring MLflow up to date with the files of `run`; doing it again sends nothing.
+
+    Args:
+        resolve: makes a tracking URI of the one that is kept in the files (`${env:NAME}`).
 
     Raises:
         RecipeError: no such run, or it was never tracked.
@@ -63,15 +66,16 @@ def sync_run(home: Path, run: str) -> SyncReport:
     if not ended and alive(str(info.get("owner"))):
         raise Busy(f"run {run!r} is running and sends to MLflow itself", hint="sync it when it has ended")
     prepare_environment()
-    return _replay(run, _mirror(home, info), calls)
+    return _replay(run, _mirror(home, info, resolve), calls)
 
 
-def _mirror(home: Path, info: dict[str, Json]) -> Mirror:
+def _mirror(home: Path, info: dict[str, Json], resolve: Callable[[str], str]) -> Mirror:
     settings = cast("dict[str, Json]", info["tracking"])
     uri = settings["uri"]
     place = Place(
         home=home.absolute(),
-        uri=None if uri is None else str(uri),
+        uri=None if uri is None else resolve(str(uri)),
+        written=None if uri is None else str(uri),
         experiment=str(settings["experiment"]),
     )
     return Mirror(
@@ -83,7 +87,7 @@ def _mirror(home: Path, info: dict[str, Json]) -> Mirror:
 
 def _replay(run: str, mirror: Mirror, calls: Sequence[Call]) -> SyncReport:
     left_out = []
-    location = mirror.place.location
+    location = mirror.place.shown
     for call in calls:
         try:
             mirror.apply(call)

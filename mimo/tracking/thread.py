@@ -48,8 +48,8 @@ class MlflowTracker:
 
     @property
     def location(self) -> str:
-        """The tracking URI."""
-        return self._mirror.place.location
+        """The tracking URI, without a password."""
+        return self._mirror.place.shown
 
     def start_run(self, info: Info) -> None:
         """Open the parent run and the thread."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from mimo.tracking.connection import ExperimentDeleted
+from mimo.tracking.connection import ExperimentDeleted, without_password
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,14 +36,14 @@ _HELP = {
 }
 
 
-def diagnose(error: Exception, location: str) -> Trouble:
-    """The kind of trouble behind `error`; what nobody foresaw is refused, not repeated for ever."""
+def diagnose(error: Exception, shown: str) -> Trouble:
+    """The kind of trouble behind `error`, with MLflow at `shown`; what nobody foresaw is not repeated."""
     if isinstance(error, ExperimentDeleted):
         return Trouble(kind="experiment deleted", message=f"{error.message}. {error.hint}")
-    text = " ".join(str(error).split())
+    text = without_password(" ".join(str(error).split()))
     for kind, pattern in _KINDS:
         if re.search(pattern, text):
-            reason = _HELP.get(kind, "").format(location=location) or text[:200]
+            reason = _HELP.get(kind, "").format(location=shown) or text[:200]
             return Trouble(kind=kind, message=f"{kind}: {reason}")
     name = type(error).__name__
     outside = isinstance(error, OSError) or type(error).__module__.startswith(("sqlalchemy", "sqlite3"))

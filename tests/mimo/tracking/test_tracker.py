@@ -102,13 +102,17 @@ def test_small_files_are_copied_large_ones_listed_checkpoints_registered(
     home: Path, tracker: Make, tmp_path: Path
 ) -> None:
     (tmp_path / "small.json").write_text("{}")
-    (tmp_path / "large.bin").write_bytes(b"x" * 2000)
-    (tmp_path / "checkpoint").mkdir()
-    (tmp_path / "checkpoint" / "checkpoint.json").write_text('{"step": 3}')
+    (tmp_path / "large.txt").write_bytes(b"x" * 2000)
+    checkpoint = tmp_path / "checkpoints" / "step-000003"
+    (checkpoint / "model").mkdir(parents=True)
+    (checkpoint / "model" / "config.json").write_text("{}")
+    (checkpoint / "checkpoint.json").write_text('{"step": 3}')
+    (tmp_path / "rest").mkdir()
+    (tmp_path / "rest" / "ids.safetensors").write_bytes(b"12345")
     live = tracker(artifact_limit_mb=0.001)
     live.start_run(RUN)
     tell_stage(live, range(1, 2))
-    paths = {name: tmp_path / name for name in ("small.json", "large.bin", "checkpoint", "gone")}
+    paths = {name: tmp_path / name for name in ("small.json", "large.txt", "checkpoints", "rest", "gone")}
     end_stage(live, artifacts=paths)
     end_stage(live, artifacts=paths)
     assert live.flush(60)
@@ -117,11 +121,12 @@ def test_small_files_are_copied_large_ones_listed_checkpoints_registered(
     listed = json.loads(Path(api.download_artifacts(run_id, "files.json")).read_text())
     assert {one["name"]: (one["size"], one["copied"]) for one in listed} == {
         "small.json": (2, True),
-        "large.bin": (2000, False),
+        "large.txt": (2000, False),
+        "rest": (5, False),
         "gone": (None, False),
     }
     models = api.search_logged_models([api.get_experiment_by_name("test").experiment_id])
-    assert [model.tags["path"] for model in models] == [str(tmp_path / "checkpoint")]
+    assert [model.tags["path"] for model in models] == [str(checkpoint)]
 
 
 def test_sampled_rollouts_become_traces_with_spans_and_feedback(home: Path, tracker: Make) -> None:

@@ -165,6 +165,16 @@ def test_a_call_mlflow_refuses_is_left_out_and_the_next_ones_arrive(
     assert "1 updates were left out" in said[1]
 
 
+def test_a_password_in_the_uri_is_neither_kept_nor_shown(home: Path, tracker: Make, said: list[str]) -> None:
+    live = tracker(uri="http://me:hunter2@127.0.0.1:1", uri_written="http://${env:WHO}@127.0.0.1:1")
+    live.start_run(RUN)
+    _wait_until(lambda: bool(said), 30)
+    live.close(timeout=0.5)
+    kept = (home / "runs" / "pro-1" / "tracking.jsonl").read_text()
+    assert "hunter2" not in "".join([kept, live.location, *said])
+    assert "${env:WHO}" in kept
+
+
 def test_close_ends_the_thread(tracker: Make) -> None:
     live = tracker()
     live.start_run(RUN)
