@@ -87,7 +87,13 @@ setattr(RecipeDumper, "yaml_implicit_resolvers", _resolvers)  # noqa: B010
 
 def dump_yaml(data: Json) -> str:
     """`data` as YAML that `parse_yaml` reads back unchanged."""
-    return str(yaml.dump(data, Dumper=RecipeDumper, sort_keys=False, allow_unicode=True, width=110))
+    written = _dump(data, allow_unicode=True)
+    # PyYAML writes these line breaks raw into keys and reads them back as spaces; escaped, they survive.
+    return _dump(data, allow_unicode=False) if set(written) & set("\x85\u2028\u2029") else written
+
+
+def _dump(data: Json, *, allow_unicode: bool) -> str:
+    return str(yaml.dump(data, Dumper=RecipeDumper, sort_keys=False, allow_unicode=allow_unicode, width=110))
 
 
 def _scalar(tag: str, text: str) -> Scalar:

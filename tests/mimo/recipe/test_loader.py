@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mimo.errors import RecipeError
@@ -286,6 +286,8 @@ trees = st.recursive(
 )
 
 
+@settings(deadline=None)
+@example({"\x85": "\u2028"})
 @given(trees)
 def test_what_is_written_is_read_back(data: object) -> None:
     value, problems = parse_yaml(dump_yaml(data), "x")  # type: ignore[arg-type]
