@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -70,6 +72,7 @@ class Guarded:
         )
         told = _hand_over(guardian, spec)
         if "pid" not in told:
+            _close_stdin(guardian)
             guardian.wait()
             raise EngineFailed(f"cannot start {command[0]}: {told.get('error', 'the guardian died')}")
         return cls(guardian, pid=int(told["pid"]), token=token, tmp_dir=Path(told["tmp_dir"]))
@@ -85,7 +88,6 @@ class Guarded:
             EngineFailed: a process of the tree could not be killed within `timeout_s`.
         """
         if self._guardian.stdin and not self._guardian.stdin.closed:
-            self._guardian.stdin.close()
         deadline = time.monotonic() + timeout_s
         try:
             self._guardian.wait(timeout_s)
@@ -122,3 +124,10 @@ def _hand_over(guardian: subprocess.Popen[bytes], spec: guardian_process.Spec) -
         line = answer.readline()
     told: dict[str, str] = json.loads(line) if line else {}
     return told
+
+
+def _close_stdin(guardian: subprocess.Popen[bytes]) -> None:
+    """Let go of the death pipe; a guardian that is gone already is no error."""
+    if guardian.stdin is not None:
+        with suppress(BrokenPipeError):
+            guardian.stdin.close()

@@ -120,6 +120,20 @@ def held_by(pids: Iterable[int]) -> set[str]:
     return names - {""}
 
 
+def segments_of(pids: list[int]) -> set[str]:
+    """Names in `/dev/shm` that these processes hold, or that carry one of their numbers."""
+    numbers = {str(pid) for pid in pids}
+    named = {name for name, _ in segments() if numbers & set(re.findall(r"\d+", name))}
+    return held_by(pids) | named
+
+
+def unlink_unheld(names: set[str]) -> None:
+    """Remove these segments, but for those that a living process holds."""
+    if names:
+        for name in names - held_by(all_pids()):
+            (SHM / name).unlink(missing_ok=True)
+
+
 class SharedMemory:
     """Which `/dev/shm` segments a tree made.
 
@@ -137,24 +151,17 @@ class SharedMemory:
         fresh = segments() - self._foreign - self.owned
         if not fresh:
             return
-        pids = descendants(root)
-        held, numbers = held_by(pids), {str(pid) for pid in pids}
+        theirs = segments_of(descendants(root))
         for segment in fresh:
             self._looks[segment] = self._looks.get(segment, 0) + 1
-            if segment[0] in held or numbers & set(re.findall(r"\d+", segment[0])):
+            if segment[0] in theirs:
                 self.owned.add(segment)
             elif self._looks[segment] >= LOOKS:
                 self._foreign.add(segment)
 
     def remove(self) -> None:
         """Unlink what the tree made, unless a living process still holds it."""
-        left = self.owned & segments()
-        if not left:
-            return
-        held = held_by(all_pids())
-        for name, _ in left:
-            if name not in held:
-                (SHM / name).unlink(missing_ok=True)
+        unlink_unheld({name for name, _ in self.owned & segments()})
 
 
 def kill_all(pids: Iterable[int]) -> None:
