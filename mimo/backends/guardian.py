@@ -87,20 +87,26 @@ class Guarded:
         Raises:
             EngineFailed: a process of the tree could not be killed within `timeout_s`.
         """
-        if self._guardian.stdin and not self._guardian.stdin.closed:
+        _close_stdin(self._guardian)
         deadline = time.monotonic() + timeout_s
         try:
             self._guardian.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self._guardian.kill()
             self._guardian.wait()
+        self._sweep(deadline)
+
+    def _sweep(self, deadline: float) -> None:
+        """What a guardian does, for the case that both of its processes were killed."""
+        held: set[str] = set()
         while left := guardian_process.marked(self._token):
+            held |= guardian_process.segments_of(left)
             guardian_process.kill_all(left)
             if time.monotonic() > deadline:
-                raise EngineFailed(
-                    f"processes {left} of an engine do not end", hint="they hang in the kernel"
-                )
+                raise EngineFailed(f"processes {left} of an engine do not end", hint="see dmesg")
             time.sleep(0.02)
+        guardian_process.unlink_unheld(held)
+        shutil.rmtree(self.tmp_dir, ignore_errors=True)
 
     def __enter__(self) -> Guarded:
         return self
