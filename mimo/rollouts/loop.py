@@ -184,7 +184,7 @@ async def _sample(
 
 def _note_turn(harness: Harness, house: House, dialogue: _Dialogue, sampled: Sampled) -> ParsedTurn:
     """Append the sampled turn; a fault of its markup flags the whole turn (METHOD 6.4)."""
-    text = house.renderer.decode(sampled.token_ids)
+    text = house.renderer.turn_text(sampled.token_ids)
     parsed = harness.parse(text)
     span = dialogue.log.sampled(sampled)
     dialogue.turns.append(
@@ -216,7 +216,7 @@ async def _observe(
 
 def _note_observation(house: House, dialogue: _Dialogue, observation: Observation, sampled: Sampled) -> None:
     """Append what the tool gave back, cut to the recipe's number of tokens."""
-    after_stop = bool(sampled.token_ids) and sampled.token_ids[-1] in house.renderer.stop_token_ids
+    after_stop = house.renderer.ends_turn(sampled.token_ids)
     text, ids, cut = _fit(house, observation.text, after_stop)
     span = dialogue.log.given(ids)
     result = ToolResult(exit_code=observation.exit_code, truncated=observation.truncated or cut)

@@ -31,7 +31,7 @@ def sft_batch(
 
 
 def warmed_up(learning_rate: float, step: int, warmup_steps: int) -> float:
-    """The learning rate of optimiser step `step` (0-based): linear from 0 over `warmup_steps`, then constant."""
+    """The rate of optimiser step `step` (0-based): linear from 0 over `warmup_steps`, then constant."""
     return learning_rate * min(1.0, (step + 1) / (warmup_steps + 1))
 
 

@@ -1,0 +1,284 @@
+"""What training stages share: a trainer, the run's sampler, checkpoints, one way to publish weights.
+
+Every change of weights takes the same road: one optimiser step, export, the sampler's update, the canary, a
+checkpoint, the commit. A resume loads the newest whole checkpoint; a damaged one is passed over and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from mimo.backends.base import LossSpec, TrainReport
+from mimo.errors import StageFailed
+from mimo.recipe.training_sections import Optimizer
+from mimo.rollouts.house import House
+from mimo.rollouts.signal import TrainedRollout
+from mimo.run_dir.files import write_json
+from mimo.stages.base import StageContext
+from mimo.stages.engines import open_house, trainer_config
+from mimo.stages.start import StartingPolicy
+from mimo.stages.tasks import tasks_of
+from mimo.types import Checkpoint, Json
+
+if TYPE_CHECKING:
+    from mimo.backends.vllm import VllmSampler
+    from mimo.training.batch import TrainSequence
+    from mimo.training.canary import Canary
+    from mimo.training.trainer import DeepSpeedTrainer
+
+VERSIONS_PER_STAGE = 1_000_000
+"""Weight version = stage's place x this + step: unique over a run, so no cache salt names two weights."""
+_PLACES = {"cold-start": 1, "rl-mixed": 2, "mopd2": 3, "audit": 4}
+
+
+def weight_version(stage: str, step: int) -> int:
+    """The version the sampler carries for the weights after `step` steps of `stage`."""
+    return _PLACES[stage] * VERSIONS_PER_STAGE + step
+
+
+class School:
+    """A training stage in progress; made by `open_school`."""
+
+    def __init__(
+        self,
+        ctx: StageContext,
+        stage: str,
+        trainer: DeepSpeedTrainer,
+        sampler: VllmSampler,
+        house: House,
+        canary: Canary,
+        *,
+        keep: int,
+    ) -> None:
+        self._ctx = ctx
+        self._stage = stage
+        self._trainer = trainer
+        self._canary = canary
+        self._keep = keep
+        self._state: dict[str, Json] = {}
+        self._manifest: Mapping[str, Json] | None = None
+        self._published: Path | None = None
+        self.sampler = sampler
+        self.house = house
+        self.step = 0
+        """Steps already done when the stage began."""
+
+    def state_int(self, key: str) -> int:
+        """A number of the resumed state; 0 at a fresh start."""
+        return int(cast(int, self._state.get(key, 0)))
+
+    async def begin(self, start: StartingPolicy) -> None:
+        """Load the newest checkpoint (or keep the start's weights) and bring the sampler to it."""
+        from mimo.training.checkpoint import TRAINER, newest_checkpoint
+
+        found = newest_checkpoint(self._root, on_damaged=self._damaged)
+        if found is not None:
+            folder, record = found
+            await asyncio.to_thread(self._trainer.load, folder / TRAINER)
+            self.step, self._state = record.step, dict(record.data_cursor)
+        elif self._ctx.resume is not None and self._ctx.resume.step > 0:
+            self._ctx.count("resume without a checkpoint", why="starts over from the starting policy")
+        metrics = await self.publish(self.step, engine_started=True)
+        self._ctx.event("weights", {"step": self.step, "start": start.policy, **metrics})
+        if not (self._ctx.out / "start.json").exists():
+            write_json(self._ctx.out / "start.json", {"policy": start.policy, "manifest": self._manifest})
+
+    async def train(
+        self, step: int, sequences: Sequence[TrainSequence], loss: LossSpec, learning_rate: float
+    ) -> dict[str, float]:
+        """One optimiser step over `sequences`, written as a batch folder first; the step's metrics."""
+        from mimo.training.batch import write_batch
+
+        folder = self._ctx.scratch / f"batch-{step:06d}"
+        write_batch(folder, sequences, kind=loss.kind, step=step)
+        report: TrainReport = await asyncio.to_thread(
+            self._trainer.train_step, folder, loss, learning_rate=learning_rate
+        )
+        shutil.rmtree(folder)
+        if report.metrics.get("tokens/signal", 1.0) > 0 and report.metrics["grad_norm"] > 0.0:
+            self._state["trained_steps"] = self.state_int("trained_steps") + 1
+            self._state["silent_steps"] = 0
+        else:
+            self.note_untrained(step, limit=None)
+        return {f"train/{name}": value for name, value in report.metrics.items()} | {
+            "train/learning_rate": learning_rate,
+            "time/train_s": report.seconds,
+        }
+
+    async def train_rl(
+        self, step: int, trained: Sequence[TrainedRollout], learning_rate: float
+    ) -> dict[str, float]:
+        """One masked importance-sampling step; each group's prompt is computed once."""
+        recipe = self._ctx.recipe
+        mask = recipe.rl_mixed.mask
+        loss = LossSpec(
+            kind="rl",
+            temperature=recipe.sampling.temperature,
+            positive_low=mask.positive_low,
+            positive_high=mask.positive_high,
+            negative_low=mask.negative_low,
+            negative_high=mask.negative_high,
+        )
+        return await self.train(step, rl_sequences(trained), loss, learning_rate)
+
+    def note_untrained(self, step: int, *, limit: int | None) -> None:
+        """Count a step that changed nothing; `limit` such steps in a row fail the stage.
+
+        Raises:
+            StageFailed: the limit is reached.
+        """
+        self._state["silent_steps"] = self.state_int("silent_steps") + 1
+        self._ctx.count("step without a training signal", why=f"step {step}")
+        if limit is not None and self.state_int("silent_steps") >= limit:
+            raise StageFailed(
+                f"{limit} steps in a row without an accepted group (up to step {step})",
+                hint="every task is always solved or never: other tasks, a longer cold start, "
+                "or rl_mixed.stop_rejected_steps",
+            )
+
+    async def publish(self, step: int, *, engine_started: bool = False) -> dict[str, float]:
+        """Export, update the sampler, run the canary; its numbers.
+
+        Raises:
+            EngineFailed: the sampler holds other weights than the trainer.
+        """
+        from mimo.training.weights import publish_and_update
+
+        folder = self._ctx.out / "published" / f"step-{step:06d}"
+        version = weight_version(self._stage, step)
+        report = await publish_and_update(
+            self._trainer,
+            self.sampler,
+            folder,
+            version,
+            self._canary,
+            previous=self._manifest,
+            engine_started=engine_started,
+        )
+        self._ctx.sampler_holds(folder, version)
+        if self._published is not None and self._published != folder:
+            shutil.rmtree(self._published, ignore_errors=True)
+        self._manifest, self._published = report.manifest, folder
+        self.house.policy = f"{self._stage}:{step}"
+        return report.metrics()
+
+    def checkpoint(self, step: int, state: Mapping[str, Json]) -> None:
+        """Write the checkpoint of `step`, then commit it; older ones beyond the recipe's number go."""
+        from mimo.training.checkpoint import keep_newest, write_checkpoint
+
+        self._state |= state
+        record = Checkpoint(
+            kind=self._stage,
+            step=step,
+            parent=None if step == 0 else f"{self._stage}:{self.step}",
+            source=str(self._ctx.label),
+            tokenizer_sha256="",
+            files=(),
+            rng={"seed": self._ctx.recipe.seed},
+            data_cursor=dict(self._state),
+        )
+        published = self._published
+        fresh = published if published is not None and published.name == f"step-{step:06d}" else None
+        write_checkpoint(self._root, self._trainer, record, published=fresh)
+        keep_newest(self._root, self._keep)
+        if self._ctx.resume is None or step >= self._ctx.resume.step:
+            self._ctx.commit(step, self._state)
+
+    def finish(self) -> None:
+        """Check that the stage trained and changed weights; drop what only a running stage needs.
+
+        Raises:
+            StageFailed: no step trained anything, or every exported tensor is what it was at the start.
+        """
+        from mimo.training.manifest import changed_tensors
+
+        if self.state_int("trained_steps") == 0:
+            raise StageFailed("no step trained anything: no non-zero advantage reached a token")
+        start = json.loads((self._ctx.out / "start.json").read_bytes())["manifest"]
+        assert self._manifest is not None
+        changed = changed_tensors(start, self._manifest)
+        if not changed:
+            raise StageFailed("no exported tensor differs from the starting policy after training")
+        self._ctx.event("weights changed", {"tensors": len(changed)})
+        shutil.rmtree(self._ctx.out / "published", ignore_errors=True)
+
+    @property
+    def _root(self) -> Path:
+        return self._ctx.out / "checkpoints"
+
+    def _damaged(self, folder: Path, why: str) -> None:
+        self._ctx.count("checkpoint damaged, fell back to the one before", why=f"{folder.name}: {why}")
+
+
+def rl_sequences(trained: Sequence[TrainedRollout]) -> list[TrainSequence]:
+    """The batch's sequences; rollouts of a group that start alike share their prompt's computation."""
+    from mimo.training.batch import TrainSequence
+
+    rows = []
+    for item in trained:
+        payload = item.finished.payload
+        assert payload is not None
+        prefix = int(payload.loss_mask.argmax())
+        rows.append(
+            TrainSequence(
+                rollout_id=item.finished.rollout.rollout_id,
+                token_ids=payload.token_ids,
+                loss_mask=payload.loss_mask,
+                sampler_logprobs=payload.sampler_logprobs,
+                advantages=item.advantages,
+                loss_weight=item.loss_weight,
+                prefix_group=item.finished.rollout.group_id,
+                prefix_len=prefix,
+            )
+        )
+    return rows
+
+
+@asynccontextmanager
+async def open_school(
+    ctx: StageContext,
+    stage: str,
+    start: StartingPolicy,
+    optimizer: Optimizer,
+    *,
+    grad_clip: float,
+    keep: int,
+) -> AsyncIterator[School]:
+    """A school on `start`, resumed; trainer and sampler come up side by side, the trainer ends with it."""
+    from mimo.backends.vllm import VllmSampler
+    from mimo.training.trainer import start_trainer
+
+    server = asyncio.create_task(asyncio.to_thread(ctx.sampler, start.model_dir))
+    config = trainer_config(ctx, start.model_dir, optimizer, grad_clip)
+    trainer = await asyncio.to_thread(start_trainer, config)
+    try:
+        handle = await server
+        sampler = VllmSampler(handle.url, handle.version)
+        with open_house(ctx, start.model_dir, start.policy) as house:
+            school = School(
+                ctx, stage, trainer, sampler, house, _canary(ctx, house, start.model_dir), keep=keep
+            )
+            await school.begin(start)
+            yield school
+        await sampler.close()
+    finally:
+        await asyncio.to_thread(trainer.close)
+
+
+def _canary(ctx: StageContext, house: House, model_dir: Path) -> Canary:
+    """Sequences from the vocabulary, half of them beginning with real prompts."""
+    from mimo.backends.policies import tokenizer_size
+    from mimo.training.canary import Canary, canary_sequences
+
+    settings = ctx.recipe.canary
+    harness = house.harness(ctx.recipe.harness.names[0])
+    tasks = tasks_of(ctx, "train")[: settings.sequences]
+    prompts = [house.renderer.opening_ids(harness.opening(task)) for task in tasks]
+    ids = canary_sequences(tokenizer_size(model_dir), settings, seed=ctx.recipe.seed, prompts=prompts)
+    return Canary(ids, settings, exact=ctx.recipe.policy.dtype == "float32", seed=ctx.recipe.seed)
