@@ -12,6 +12,39 @@ from mimo.errors import Interrupted, MimoError
 from sandbox.errors import SandboxError
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("commands.run:run", "Run a recipe end to end; print what is reused, what runs, and why."),
+    "prepare-env": ("commands.stages:prepare_env", "Import, rebuild, scrub and verify every environment."),
+    "probe-hacks": (
+        "commands.stages:probe_hacks",
+        "Probe every environment for leaks, scrub and probe again until clean.",
+    ),
+    "cold-start": ("commands.stages:cold_start", "Teach the policy the harnesses by supervised training."),
+    "synthesize-rubrics": (
+        "commands.stages:synthesize_rubrics",
+        "Route tasks by pass rate and write their rubrics.",
+    ),
+    "rl-mixed": (
+        "commands.stages:rl_mixed",
+        "Reinforcement learning on groups of rollouts with graded rewards.",
+    ),
+    "mopd2": ("commands.stages:mopd2", "Distil teachers into the student, with teacher and SFT prefixes."),
+    "audit": ("commands.stages:audit", "Audit trajectories and patches; compare policies on held-out tasks."),
+    "status": ("commands.status:status", "Show the stages of a recipe, its newest run, and who runs it."),
+    "explain": (
+        "commands.status:explain",
+        "Say why a stage would run or not: what changed, root cause first.",
+    ),
+    "logs": ("commands.status:logs", "Print what a stage printed."),
+    "stop": (
+        "commands.status:stop",
+        "Stop a running recipe at its next safe point and wait until it has ended.",
+    ),
+    "accept": ("commands.status:accept", "Keep a finished result although the code of its stage changed."),
+    "gc": (
+        "commands.gc:gc",
+        "Remove results and unfinished work that no kept run needs; sizes are shown first.",
+    ),
+    "runs": ("commands.runs:runs", "List runs, or show one."),
     "recipe": ("commands.recipe:recipe", "Check, show or describe a recipe; nothing runs."),
     "doctor": ("commands.doctor:doctor", "What this machine can run, with a remedy for what it cannot."),
     "track": ("commands.track:track", "Work with the MLflow copy of runs."),

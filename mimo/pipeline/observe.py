@@ -9,7 +9,7 @@ from mimo.types import Event
 
 
 class Observer(Protocol):
-    """Called from the engine's main thread; cheap and never failing."""
+    """Called from the engine's main thread (`progress` from any); cheap and never failing."""
 
     def planned(self, plan: Plan) -> None:
         """The plan, before anything runs."""

@@ -94,23 +94,29 @@ class Project:
 
 
 def open_project(
-    request: Request, *, order: Order | None = None, environ: Mapping[str, str] = os.environ
+    request: Request,
+    *,
+    order: Order | None = None,
+    environ: Mapping[str, str] = os.environ,
+    latest: bool = False,
 ) -> Project:
     """The recipe of `request`, its profile decided: named, or pinned by an unfinished run, or by the machine.
+
+    With `latest` (commands that only read) a finished newest run gives the profile too.
 
     Raises:
         RecipeError: anything wrong with the recipe; all at once.
     """
     path = find_recipe(request.recipe, str(request.recipe)).resolve()
     home = find_home(path, environ)
-    pinned = None if request.profile else _pinned(home, path)
+    pinned = None if request.profile else _pinned(home, path, latest=latest)
     resolved, why = load_for_machine(
         request.recipe,
         profile=request.profile or (pinned.profile if pinned else None),
         overrides=request.overrides,
     )
     if pinned is not None:
-        why = f"of the unfinished run {pinned.run}; --profile names another"
+        why = f"of run {pinned.run}; --profile names another"
     cache = home.cache / "code.json"
     return Project(
         request=request,
@@ -134,10 +140,11 @@ class _Pinned:
     profile: str
 
 
-def _pinned(home: Home, path: Path) -> _Pinned | None:
-    """The newest run of the recipe, when it is unfinished and has a profile."""
+def _pinned(home: Home, path: Path, *, latest: bool) -> _Pinned | None:
+    """The newest run of the recipe, when it is unfinished (or `latest`) and has a profile."""
     for run in list_runs(home, path)[:1]:
         state, record = run.state(), run.record()
-        if state is not None and state.status != "done" and record is not None and record.profile:
+        unfinished = state is not None and state.status != "done"
+        if (unfinished or latest) and record is not None and record.profile:
             return _Pinned(record.run, record.profile)
     return None

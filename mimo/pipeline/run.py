@@ -171,7 +171,12 @@ def _begin(session: Session, project: Project, report: Report) -> None:
     starts = 1 + (state.starts if state else 0)
     session.run.write_state(
         RunState(
-            status="running", pid=os.getpid(), host=socket.gethostname(), starts=starts, started=time.time()
+            status="running",
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            starts=starts,
+            started=time.time(),
+            used=state.used if state else {},
         )
     )
     session.event(None, "run", {"start": starts, "profile": project.profile, "command": report.resume})

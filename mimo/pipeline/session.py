@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -45,6 +45,12 @@ class Session:
         for trace in traces:
             if isinstance(trace, dict) and isinstance(trace["data"], dict):
                 self.tracker.trace(stage, int(str(trace["step"])), trace["data"])
+
+    def uses(self, stage: str, key: str) -> None:
+        """Keep in the run's state which result a stage came to; `mimo gc` keeps it."""
+        state = self.run.state()
+        if state is not None:
+            self.run.write_state(replace(state, used={**state.used, stage: key[:16]}))
 
     def stage_started(self, stage: str, key: str, work: Work, attempt: int) -> None:
         """Open the stage at the tracker; it sends what earlier attempts committed from the metrics file."""

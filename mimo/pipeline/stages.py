@@ -95,6 +95,7 @@ def _decide_now(
 
 def _reuse(session: Session, decision: Decision, output: Published) -> Outcome:
     manifest = output.manifest
+    session.uses(decision.stage, manifest.key)
     about: dict[str, Json] = {"key": manifest.key[:16], "from": manifest.run, "reason": decision.reason}
     session.event(decision.stage, "reused", about)
     session.tracker.reused_stage(decision.stage, manifest.run, manifest.key[:16], manifest.headline)
@@ -123,6 +124,7 @@ def _execute(
         report.outcomes.append(Outcome(stage=facts.name, what=what, why=error.message, seconds=seconds))
         raise
     done[facts.name] = output
+    session.uses(facts.name, output.manifest.key)
     return Outcome(
         stage=facts.name,
         what="ran",

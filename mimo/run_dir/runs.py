@@ -6,7 +6,7 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -50,6 +50,8 @@ class RunState:
     stage: str | None = None
     message: str | None = None
     headline: dict[str, float] | None = None
+    used: dict[str, str] = field(default_factory=dict)
+    """Stage -> the 16-digit key of the result it used or made."""
 
 
 class RunFolder:
