@@ -79,8 +79,6 @@ class Domain(Protocol):
         """Whether an expert can be scripted for the task (never for a held-out family)."""
         ...
 
-    def demonstrate(
-        self, task: Task, store: TaskStore, *, harness: str, seed: int
-    ) -> Sequence[ExpertTurn]:
+    def demonstrate(self, task: Task, store: TaskStore, *, harness: str, seed: int) -> Sequence[ExpertTurn]:
         """The expert's turns for the task, spoken in `harness`; `seed` varies the way, not the result."""
         ...

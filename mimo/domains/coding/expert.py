@@ -1,0 +1,67 @@
+"""A scripted expert for generated tasks: the reference's edit, said in a harness's own words.
+
+`seed` varies the way (looking at the tests first, running them before the submit), never the result.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from mimo.domains.base import TaskStore
+from mimo.domains.coding.reference import reference_files
+from mimo.errors import RecipeError
+from mimo.harnesses.base import ExpertTurn
+from mimo.types import Task
+
+HARNESS = "edit-lines"
+MAX_TURNS = 3
+
+
+def can_demonstrate(task: Task) -> bool:
+    """Generated training tasks only: no held-out family is ever shown to a policy."""
+    return task.source.kind == "generated" and task.split == "train"
+
+
+def demonstration(task: Task, store: TaskStore, *, harness: str, seed: int) -> Sequence[ExpertTurn]:
+    """Two or three turns that repair the task and submit.
+
+    Raises:
+        RecipeError: a held-out or foreign task, or a harness the expert does not speak.
+    """
+    if not can_demonstrate(task):
+        raise RecipeError(f"task {task.task_id} ({task.family}, {task.split}) has no demonstration")
+    if harness != HARNESS:
+        raise RecipeError(f"the coding expert does not speak {harness!r}", hint=f"use {HARNESS}")
+    path, line, code = one_line_edit(store.snapshot(task), store.private(task))
+    rng = random.Random(f"expert/{task.task_id}/{seed}")
+    edit = _turn(f'<edit path="{path}" line="{line}">{code}</edit>', action="edit")
+    submit = _turn("<submit/>", action="submit")
+    if not task.verifier.expect.get("shown"):
+        return [_turn(f'<look path="{path}"/>', action="look"), edit, submit]
+    way = rng.random()
+    if way < 0.5:
+        return [edit, _turn("<test/>", action="test"), submit]
+    visible = task.verifier.expect.get("visible")
+    if way < 0.6 and isinstance(visible, list) and visible:
+        return [_turn(f'<look path="{visible[0]}"/>', action="look"), edit, submit]
+    return [edit, submit]
+
+
+def one_line_edit(base: Path, private: Path) -> tuple[str, int, str]:
+    """Path, line number (from 1) and new code of a reference that changes exactly one line."""
+    files = reference_files(private)
+    if len(files) != 1:
+        raise RecipeError(f"{private}: the reference changes {len(files)} files; the expert can say one line")
+    path, data = next(iter(files.items()))
+    old = (base / path).read_text().split("\n")
+    new = (data or b"").decode().split("\n")
+    places = [n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b]
+    if len(old) != len(new) or len(places) != 1:
+        raise RecipeError(f"{private}: the reference changes {len(places)} lines; the expert can say one")
+    return path, places[0] + 1, new[places[0]].strip()
+
+
+def _turn(text: str, *, action: str) -> ExpertTurn:
+    return ExpertTurn(text=text, facts={"action": action})

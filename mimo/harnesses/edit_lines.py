@@ -1,0 +1,139 @@
+"""The harness `edit-lines`: look at a file, replace lines of it, run the visible tests, submit.
+
+Made for short contexts: the opening is one line of rules and the task, an observation a few lines. New code
+without indentation takes that of the first line it replaces.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from mimo.harnesses.base import Message, Observation, ParsedTurn
+from mimo.harnesses.markup import Tool, inner_path, line_range, parse_actions
+from mimo.harnesses.visible_tests import shortened, visible_command
+from mimo.types import Domain, Task, ToolCall
+from sandbox.base import Sandbox
+from sandbox.errors import SandboxError
+
+SYSTEM = (
+    "Repair code. One action a turn:\n"
+    '<look path="F"/>\n<edit path="F" line="N">new line</edit>\n<test/>\n<submit/>'
+)
+TOOLS = {
+    "look": Tool(needs={"path": inner_path}, may={"lines": line_range}),
+    "edit": Tool(needs={"path": inner_path, "line": line_range}, may={}, body=True),
+    "test": Tool(needs={}, may={}),
+    "submit": Tool(needs={}, may={}),
+}
+NO_ACTION = "No action read. Use one of look, edit, test, submit."
+MAX_FILE_BYTES = 400_000
+
+
+class EditLines:
+    """One rollout's harness: counts its turns, so that an observation can say how many are left."""
+
+    name: ClassVar[str] = "edit-lines"
+    domains: ClassVar[tuple[Domain, ...]] = ("coding",)
+    needs_sight: ClassVar[bool] = False
+
+    def __init__(self, max_turns: int, *, max_lines: int = 60, max_chars: int = 800) -> None:
+        self.max_turns = max_turns
+        self._max_lines = max_lines
+        self._max_chars = max_chars
+        self._turns = 0
+
+    def opening(self, task: Task) -> list[Message]:
+        """The rules, and the task's instruction."""
+        return [Message(role="system", text=SYSTEM), Message(role="user", text=task.instruction.strip())]
+
+    def parse(self, text: str) -> ParsedTurn:
+        """The first well-formed action and every fault of the turn (rules in `mimo.harnesses.markup`)."""
+        return parse_actions(text, TOOLS)
+
+    def act(self, call: ToolCall | None, box: Sandbox, task: Task) -> Observation:
+        """Carry out the action in the box; `done` after a submit."""
+        self._turns += 1
+        if call is not None and call.name == "submit":
+            return Observation(text="Submitted.", done=True)
+        seen = self._carry_out(call, box, task)
+        left = self.max_turns - self._turns
+        note = "" if left > 1 else "\nLast turn." if left == 1 else "\nNo turn left."
+        return Observation(
+            text=seen.text + note, done=False, exit_code=seen.exit_code, truncated=seen.truncated
+        )
+
+    def _carry_out(self, call: ToolCall | None, box: Sandbox, task: Task) -> Observation:
+        if call is None:
+            return Observation(text=NO_ACTION, done=False)
+        if call.name == "test":
+            return self._test(box, task)
+        path = str(call.arguments["path"])
+        target = f"{task.environment.workdir.rstrip('/')}/{path}"
+        try:
+            text = box.read(target, max_bytes=MAX_FILE_BYTES).decode("utf-8", "replace")
+        except SandboxError as error:
+            return Observation(text=f"Cannot read {path}: {_short(error)}", done=False)
+        if call.name == "look":
+            return self._look(path, text, _lines(call, "lines", len(text.split("\n"))))
+        return _edit(box, target, path, text, call)
+
+    def _look(self, path: str, text: str, wanted: tuple[int, int]) -> Observation:
+        lines = text.removesuffix("\n").split("\n")
+        first, last = wanted[0], min(wanted[1], len(lines), wanted[0] + self._max_lines - 1)
+        shown = "\n".join(f"{n} {lines[n - 1]}".rstrip() for n in range(first, last + 1))
+        cut = last < min(wanted[1], len(lines))
+        more = f'\n({len(lines)} lines; use lines="A-B")' if cut or first > len(lines) else ""
+        return Observation(text=f"{path}:\n{shown}{more}", done=False, truncated=cut)
+
+    def _test(self, box: Sandbox, task: Task) -> Observation:
+        result = box.exec(visible_command(task), timeout_s=task.environment.limits.command_s)
+        text = shortened(result.output, self._max_chars)
+        if result.timed_out:
+            text = f"{text}\nThe tests took too long.".strip()
+        elif result.limit is not None:
+            text = f"{text}\nStopped: {result.limit} limit.".strip()
+        return Observation(
+            text=text or "No output.", done=False, exit_code=result.exit_code, truncated=result.truncated
+        )
+
+
+def _edit(box: Sandbox, target: str, path: str, text: str, call: ToolCall) -> Observation:
+    lines = text.split("\n")
+    count = len(lines) - (lines[-1] == "")
+    first, last = _lines(call, "line", count)
+    if last > count:
+        return Observation(text=f"{path} has {count} lines.", done=False)
+    if len(text) >= MAX_FILE_BYTES:
+        return Observation(text=f"{path} is too large to edit.", done=False)
+    new = _indented(str(call.arguments["body"]), lines[first - 1])
+    lines[first - 1 : last] = new
+    try:
+        box.write(target, "\n".join(lines).encode())
+    except SandboxError as error:
+        return Observation(text=f"Cannot write {path}: {_short(error)}", done=False)
+    shown = "\n".join(f"{first + n} {line}".rstrip() for n, line in enumerate(new[:8]))
+    return Observation(
+        text=f"Edited {path}:\n{shown}" if new else f"Edited {path}: lines removed.", done=False
+    )
+
+
+def _indented(body: str, old: str) -> list[str]:
+    """The new lines; one empty line at either end is layout, and a bare first line takes the old indent."""
+    if body == "":
+        return []
+    new = body.removeprefix("\n").removesuffix("\n").split("\n")
+    if new[0][:1] in (" ", "\t") or not new[0]:
+        return new
+    indent = old[: len(old) - len(old.lstrip())]
+    return [indent + line if line else line for line in new]
+
+
+def _lines(call: ToolCall, key: str, count: int) -> tuple[int, int]:
+    value = call.arguments.get(key)
+    if isinstance(value, list) and len(value) == 2 and all(isinstance(item, int) for item in value):
+        return int(str(value[0])), int(str(value[1]))
+    return 1, max(count, 1)
+
+
+def _short(error: SandboxError) -> str:
+    return str(error).split("\n")[0][:120]
