@@ -71,6 +71,14 @@ class Sampler(Protocol):
         ...
 
 
+class Scorer(Protocol):
+    """Whatever can say how likely tokens are: a trainer, or the weights in a folder."""
+
+    def score(self, sequences: Sequence[Sequence[int]], *, temperature: float) -> list[tuple[float, ...]]:
+        """Per sequence, the logprob of each token but the first given those before it."""
+        ...
+
+
 LossKind = Literal["sft", "rl"]
 
 

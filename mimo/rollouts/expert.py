@@ -31,7 +31,7 @@ class ExpertSampler:
         """The next scripted turn, with its stop token."""
         if not self._turns:
             raise ValueError(f"{request_id}: the expert's script is over but the rollout goes on")
-        ids = self._renderer.answer_ids(self._turns.pop(0).text)
+        ids = self._renderer.assistant_ids(self._turns.pop(0).text)
         return Sampled(
             token_ids=tuple(ids),
             logprobs=(0.0,) * len(ids),

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from mimo.domains import load_domain
 from mimo.errors import StageFailed
 from mimo.rollouts.expert import ExpertSampler
 from mimo.rollouts.groups import GroupPlan, sample_groups
@@ -18,7 +19,7 @@ from mimo.rollouts.loop import Attempt, Finished
 from mimo.rollouts.store import RolloutStore
 from mimo.rollouts.token_log import Payload
 from mimo.stages.base import StageContext
-from mimo.stages.tasks import domain_of, tasks_of
+from mimo.stages.tasks import tasks_of
 from mimo.types import Rollout, Task
 
 
@@ -69,13 +70,13 @@ async def _replay(ctx: StageContext, house: House, tasks: Sequence[Task]) -> lis
             size=wanted,
         )
         for number, task in enumerate(tasks)
-        if domain_of(task.domain).demonstrates(task)
+        if load_domain(task.domain).demonstrates(task)
     ]
     if left_out := len(tasks) - len(plans):
         ctx.count("task without an expert", left_out, why="no demonstration can be scripted for it")
 
     def expert(attempt: Attempt) -> ExpertSampler:
-        domain = domain_of(attempt.task.domain)
+        domain = load_domain(attempt.task.domain)
         turns = domain.demonstrate(attempt.task, house.store, harness=attempt.harness, seed=attempt.seed)
         return ExpertSampler(turns, house.renderer)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,14 +13,14 @@ from typing import cast
 
 from mimo.backends.base import TrainerConfig
 from mimo.backends.devices import pick_device
-from mimo.harnesses import HARNESSES
-from mimo.harnesses.base import Harness
+from mimo.domains import load_domain
+from mimo.harnesses import load_harness
 from mimo.harnesses.renderer import Renderer
 from mimo.recipe.models import Recipe
 from mimo.recipe.training_sections import Optimizer
 from mimo.rollouts.house import House, RolloutSizes
 from mimo.stages.base import StageContext
-from mimo.stages.tasks import box_opener, domain_of, task_store
+from mimo.stages.tasks import box_opener, task_store
 from mimo.types import Json
 
 
@@ -91,8 +91,8 @@ def open_house(ctx: StageContext, model_dir: Path, policy: str) -> Iterator[Hous
             renderer=Renderer(model_dir),
             sizes=rollout_sizes(recipe),
             open_box=box_opener(ctx),
-            domain=domain_of,
-            harness=lambda name: _harness(name, recipe.harness.max_turns),
+            domain=load_domain,
+            harness=lambda name: load_harness(name, max_turns=recipe.harness.max_turns),
             pool=pool,
             boxes=asyncio.Semaphore(boxes),
             policy=policy,
@@ -111,8 +111,3 @@ def rollout_sizes(recipe: Recipe) -> RolloutSizes:
         temperature=recipe.sampling.temperature,
         top_p=recipe.sampling.top_p,
     )
-
-
-def _harness(name: str, max_turns: int) -> Harness:
-    make = cast("Callable[[int], Harness]", HARNESSES.load(name))
-    return make(max_turns)

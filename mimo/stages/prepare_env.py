@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, cast
 
+from mimo.domains import load_domain
 from mimo.domains.base import Domain, Rejected, TaskStore
 from mimo.errors import MimoError, StageFailed
 from mimo.recipe.models import Recipe
@@ -22,7 +23,7 @@ from mimo.records import from_json, to_json, to_line
 from mimo.rollouts.house import OpenBox
 from mimo.run_dir.files import write_atomic
 from mimo.stages.base import StageContext, StageResult
-from mimo.stages.tasks import box_opener, domain_of
+from mimo.stages.tasks import box_opener
 from mimo.types import Json, Limits, Task, Verdict
 from sandbox.base import Changes
 from sandbox.errors import SandboxError
@@ -90,7 +91,7 @@ class _Workshop:
     def make(self, job: _Job) -> dict[str, Json]:
         """The task or its rejection, kept in `gates/` so that a killed stage does not make it again."""
         started = time.monotonic()
-        domain = domain_of(str(job.source["domain"]))
+        domain = load_domain(str(job.source["domain"]))
         try:
             row = self._gated(domain, job)
         except (MimoError, SandboxError) as error:
@@ -140,7 +141,7 @@ def _jobs(ctx: StageContext) -> list[_Job]:
     rows: list[tuple[str, dict[str, Json]]] = []
     for entry in ctx.recipe.tasks.sources:
         source = cast("dict[str, Json]", entry.model_dump(mode="json"))
-        domain = domain_of(str(source["domain"]))
+        domain = load_domain(str(source["domain"]))
         rows += [(task_id, source) for task_id in domain.list_sources(source)]
     jobs = [_Job(number=n, task_id=task_id, source=source) for n, (task_id, source) in enumerate(rows)]
     ids = [job.task_id for job in jobs]

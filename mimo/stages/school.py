@@ -262,7 +262,7 @@ async def open_school(
         sampler = VllmSampler(handle.url, handle.version)
         with open_house(ctx, start.model_dir, start.policy) as house:
             school = School(
-                ctx, stage, trainer, sampler, house, _canary(ctx, house, start.model_dir), keep=keep
+                ctx, stage, trainer, sampler, house, canary_for(ctx, house, start.model_dir), keep=keep
             )
             await school.begin(start)
             yield school
@@ -271,7 +271,7 @@ async def open_school(
         await asyncio.to_thread(trainer.close)
 
 
-def _canary(ctx: StageContext, house: House, model_dir: Path) -> Canary:
+def canary_for(ctx: StageContext, house: House, model_dir: Path) -> Canary:
     """Sequences from the vocabulary, half of them beginning with real prompts."""
     from mimo.backends.policies import tokenizer_size
     from mimo.training.canary import Canary, canary_sequences

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import cache, partial
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import cast
 
-from mimo.domains import DOMAINS
-from mimo.domains.base import Domain, TaskStore
+from mimo.domains.base import TaskStore
 from mimo.errors import StageFailed
 from mimo.records import from_line
 from mimo.rollouts.house import OpenBox
@@ -17,12 +15,6 @@ from mimo.types import Split, Task
 from sandbox import open_sandbox
 from sandbox.base import BoxLimits, BoxSpec, Sandbox
 from sandbox.rootfs import ensure_rootfs
-
-
-@cache
-def domain_of(name: str) -> Domain:
-    """The domain called `name` (one instance a process)."""
-    return cast("Callable[[], Domain]", DOMAINS.load(name))()
 
 
 def read_tasks(folder: Path) -> list[Task]:

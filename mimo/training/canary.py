@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from mimo.backends.base import Sampler, Trainer
+from mimo.backends.base import Sampler, Scorer
 from mimo.backends.weight_layout import tensor_layout
 from mimo.errors import EngineFailed
 from mimo.recipe.models import Canary as CanarySettings
@@ -70,7 +70,7 @@ class Canary:
         """Largest mean difference allowed; None until `start` has measured the noise (bfloat16)."""
         self.noise_floor: float | None = None
 
-    async def start(self, trainer: Trainer, sampler: Sampler, folder: Path, version: int) -> Agreement:
+    async def start(self, trainer: Scorer, sampler: Sampler, folder: Path, version: int) -> Agreement:
         """Agreement on equal weights, after the engine was given `folder`, an export, as `version`.
 
         In bfloat16 this measures the noise floor, sets the bound, shows the engine perturbed copies of
@@ -90,7 +90,7 @@ class Canary:
         await update_engine(sampler, folder, version)
         return self.judge(await self.measure(trainer, sampler), version)
 
-    async def measure(self, trainer: Trainer, sampler: Sampler) -> Agreement:
+    async def measure(self, trainer: Scorer, sampler: Sampler) -> Agreement:
         """Score the sequences on both, one engine after the other (they may share cores)."""
         ours = await asyncio.to_thread(trainer.score, self.sequences, temperature=1.0)
         theirs = await asyncio.gather(*(sampler.score(ids, temperature=1.0) for ids in self.sequences))
@@ -120,7 +120,7 @@ class Canary:
             )
         return found
 
-    async def _see_perturbation(self, trainer: Trainer, sampler: Sampler, folder: Path, part: Part) -> None:
+    async def _see_perturbation(self, trainer: Scorer, sampler: Sampler, folder: Path, part: Part) -> None:
         perturbed = folder.with_name(f"{folder.name}.perturbed")
         relative = self._settings.perturbation
         try:

@@ -1,0 +1,122 @@
+"""What the audit's report says, gathered from the stages' outputs (structure: `mimo.stages.report`)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from mimo.records import to_json
+from mimo.run_dir import manifest as manifests
+from mimo.run_dir.files import read_lines
+from mimo.stages.base import StageContext
+from mimo.types import Json, Rollout
+
+_TIME_PARTS = (
+    ("rollouts", "time/rollout_s"),
+    ("training", "time/train_s"),
+    ("export", "time/export_s"),
+    ("weight update", "time/update_s"),
+    ("canary", "time/canary_s"),
+)
+_CURVES = (
+    ("rl-mixed", "rollouts/pass_rate_all", "pass rate of sampled rollouts", "share"),
+    ("rl-mixed", "groups/accepted", "accepted groups", "groups"),
+    ("rl-mixed", "train/grad_norm", "gradient norm", ""),
+    ("rl-mixed", "canary/mean", "canary: mean |logprob difference|", "nats"),
+    ("cold-start", "train/loss", "cold-start loss", "nats a token"),
+    ("cold-start", "eval/pass_rate", "cold-start pass rate", "share"),
+)
+
+
+def audit_report(
+    ctx: StageContext, rates: Mapping[str, Json], *, sample: Sequence[Rollout]
+) -> dict[str, Json]:
+    """The report's data.
+
+    Args:
+        rates: policy name -> {split, family} -> label -> rate, in the policies' order.
+        sample: rollouts to show as transcripts.
+    """
+    metrics = {stage: _metrics(folder) for stage, folder in ctx.inputs.items()}
+    recipe = ctx.recipe
+    return {
+        "title": f"mimo audit: {recipe.name}",
+        "facts": {"recipe": recipe.name, "variant": recipe.variant, "policy": recipe.policy.source},
+        "confidence": recipe.audit.confidence,
+        "policies": [_policy(name, cast("dict[str, dict[str, Json]]", row)) for name, row in rates.items()],
+        "time": _time(metrics),
+        "curves": _curves(metrics),
+        "counts": _counts(ctx.inputs),
+        "rollouts": [{"note": _note(item), "rollout": cast(Json, to_json(item))} for item in sample],
+        "artifacts": [
+            {"name": f"output of {stage}", "path": str(path)} for stage, path in ctx.inputs.items()
+        ],
+    }
+
+
+def _policy(name: str, row: Mapping[str, Mapping[str, Json]]) -> Json:
+    families: dict[str, Json] = {}
+    for label, rate in row["family"].items():
+        split, _, family = label.partition("/")
+        families[family if family not in families else label] = {
+            "split": split,
+            **cast("dict[str, Json]", _rate(rate)),
+        }
+    found: dict[str, Json] = {"name": name, "families": families}
+    return found | {split: _rate(rate) for split, rate in row["split"].items()}
+
+
+def _rate(rate: Json) -> Json:
+    facts = cast("dict[str, float]", rate)
+    return {
+        "rate": facts["mean"],
+        "low": facts["low"],
+        "high": facts["high"],
+        "rollouts": int(facts["rollouts"]),
+        "tasks": int(facts["tasks"]),
+    }
+
+
+def _metrics(folder: Path) -> list[dict[str, Json]]:
+    path = folder / manifests.ENGINE_FOLDER / "metrics.jsonl"
+    return read_lines(path) if path.exists() else []
+
+
+def _time(metrics: Mapping[str, Sequence[Mapping[str, Json]]]) -> list[Json]:
+    total: dict[str, float] = defaultdict(float)
+    for rows in metrics.values():
+        for row in rows:
+            values = cast("dict[str, float]", row["metrics"])
+            for name, key in _TIME_PARTS:
+                total[name] += values.get(key, 0.0)
+    return [{"name": name, "seconds": total[name]} for name, _ in _TIME_PARTS if total[name] > 0]
+
+
+def _curves(metrics: Mapping[str, Sequence[Mapping[str, Json]]]) -> list[Json]:
+    found: list[Json] = []
+    for stage, key, title, unit in _CURVES:
+        points: list[Json] = [
+            [row["step"], cast("dict[str, Json]", row["metrics"])[key]]
+            for row in metrics.get(stage, ())
+            if key in cast("dict[str, Json]", row["metrics"])
+        ]
+        if points:
+            found.append({"title": title, "stage": stage, "unit": unit, "points": points})
+    return found
+
+
+def _counts(inputs: Mapping[str, Path]) -> list[Json]:
+    rows: list[Json] = []
+    for stage, folder in inputs.items():
+        manifest = manifests.read(folder)
+        counts = {} if manifest is None else manifest.counts
+        rows += [{"stage": stage, "what": what, "count": count} for what, count in counts.items()]
+    return rows
+
+
+def _note(rollout: Rollout) -> str:
+    if rollout.error is not None:
+        return f"{rollout.status} in {rollout.error.where}"
+    return "passes" if rollout.verdict is not None and rollout.verdict.passed else "does not pass"
