@@ -31,16 +31,16 @@ from mimo.run_dir.runs import RunFolder, RunRecord, RunState, Status, new_run_id
 from mimo.tracking import NullTracker, Tracker, open_tracker
 from mimo.types import Json
 
+_NO_TRACKING = "none"
 _MLFLOW: dict[Status, tracking.Status] = {"done": "FINISHED", "failed": "FAILED"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tools:
-    """What a run uses besides files; tests bring their own. `tracking` False: nothing goes to MLflow."""
+    """What a run uses besides files; tests bring their own."""
 
     observer: Observer = field(default_factory=Blind)
     start_server: StartServer | None = None
-    tracking: bool = True
 
 
 def run_recipe(project: Project, tools: Tools) -> Report:
@@ -142,9 +142,9 @@ def _run_folder(project: Project) -> RunFolder:
 
 
 def _tracker(project: Project, run: RunFolder, tools: Tools) -> Tracker:
-    if not tools.tracking:
-        return NullTracker()
     uri = project.recipe.runtime.tracking_uri
+    if uri == _NO_TRACKING:
+        return NullTracker()
     settings = project.recipe.tracking
     return open_tracker(
         project.home.root,

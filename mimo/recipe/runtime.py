@@ -78,7 +78,7 @@ class Runtime(Section):
     """Paths, hosts, devices, ports, concurrency."""
 
     tracking_uri: str | None
-    """MLflow server or store; null = sqlite in MIMO_HOME."""
+    """MLflow server or store; null = sqlite in MIMO_HOME; none = no MLflow."""
     min_free_disk_gb: NonNegative
     """A run does not start with less disk free than this, GB."""
     sampler: SamplerRuntime

@@ -1,4 +1,4 @@
-"""Small real stages for tests of the engine: they commit, stop, fail, die, ask for the sampler and leave things.
+"""Small real stages for tests of the engine: they commit, stop, fail, die, ask for the sampler, litter.
 
 They read knobs from the recipe's keys that fit (rl_mixed.steps as horizon, group_size as a parameter) and
 from `KNOBS` in the environment (JSON), which is no part of any identity.
