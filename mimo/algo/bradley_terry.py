@@ -15,7 +15,8 @@ def bradley_terry(wins: Tensor, *, ridge: float, tolerance: float) -> Tensor:
 
     Args:
         wins: [items, items] how often row was preferred to column; a tie is 0.5 each way. The diagonal is 0.
-        ridge: > 0. `tolerance`: largest gradient entry at which the fit ends (at most 100 steps).
+        ridge: > 0. `tolerance`: largest gradient entry at which the fit ends; it also ends
+            where no step improves, and after 100 steps.
     """
     strength = wins.new_zeros(len(wins))
     if not len(wins):
@@ -24,7 +25,10 @@ def bradley_terry(wins: Tensor, *, ridge: float, tolerance: float) -> Tensor:
         gradient, curvature = _derivatives(strength, wins, ridge)
         if gradient.abs().amax() <= tolerance:
             break
-        strength = _improved(strength, torch.linalg.solve(curvature, gradient), wins, ridge)
+        better = _improved(strength, torch.linalg.solve(curvature, gradient), wins, ridge)
+        if torch.equal(better, strength):
+            break
+        strength = better - better.mean()
     return strength
 
 
@@ -43,10 +47,10 @@ def _objective(strength: Tensor, wins: Tensor, ridge: float) -> Tensor:
 
 
 def _improved(strength: Tensor, step: Tensor, wins: Tensor, ridge: float) -> Tensor:
-    """The strength after the largest of step, step/2, step/4, ... that does not lower the objective."""
+    """The strength after the largest of step, step/2, ... that raises the objective, else the strength."""
     now = _objective(strength, wins, ridge)
     for halving in range(30):
         there = strength + step * 0.5**halving
-        if _objective(there, wins, ridge) >= now:
+        if _objective(there, wins, ridge) > now:
             return there
     return strength

@@ -84,3 +84,15 @@ def redistributed(
         deficit=torch.where(fallback == OK, mass - applied * group_sum(weighted, group, num_groups), 0),
         fallback=fallback,
     )
+
+
+def token_mass_scale(
+    advantages: Tensor, quality: Tensor, passed: Tensor, tokens: Tensor, group: Tensor, *, num_groups: int
+) -> Tensor:
+    """[groups] the common factor that would conserve the passes' token mass instead: sum |o|a+ / sum |o|f a+.
+
+    For comparison and for logging: the recipe conserves sum a, while its loss weighs a rollout by its tokens.
+    NaN without positive mass. Source: METHOD 4.3 (a choice, not in the papers).
+    """
+    mass = torch.where(passed, advantages.clamp(min=0), 0) * tokens
+    return group_sum(mass, group, num_groups) / group_sum(mass * quality, group, num_groups)
