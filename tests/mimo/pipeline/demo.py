@@ -57,6 +57,15 @@ class First:
         return StageResult(headline={"tasks": 3.0}, notes=("three tasks",))
 
 
+class Empty(First):
+    """Says it is done and leaves nothing."""
+
+    def run(self, ctx: StageContext) -> StageResult:
+        ctx.plan(1)
+        ctx.commit(1, {})
+        return StageResult()
+
+
 class Slow:
     """Appends a line a step; a step is durable only with its commit, as in a real stage."""
 

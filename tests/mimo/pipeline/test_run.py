@@ -1,0 +1,218 @@
+"""A run from plan to summary: reuse, resume inside a stage, failures, what a stage may not get away with."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+from mimo.errors import RecipeError
+from mimo.pipeline.run import Tools
+from mimo.run_dir.files import read_lines
+from tests.mimo.pipeline.conftest import Bench
+
+Knobs = Callable[..., None]
+
+
+def test_everything_runs_then_nothing_does(bench: Bench) -> None:
+    report = bench.run()
+    assert bench.what(report) == {"prepare-env": "ran", "rl-mixed": "ran", "mopd2": "skipped", "audit": "ran"}
+    assert report.error is None
+    assert report.headline == {"prepare-env/tasks": 3.0, "rl-mixed/pass_rate": 0.5, "audit/hacks": 0.0}
+    made = json.loads((bench.output("audit") / "report.json").read_bytes())
+    assert made == {"steps": ["step-1", "step-2", "step-3", "step-4"], "inputs": ["prepare-env", "rl-mixed"]}
+    again = bench.run()
+    assert set(bench.what(again).values()) == {"reused", "skipped"}
+    assert again.run == report.run
+    assert bench.watcher.events == []
+    assert len(list(bench.home.runs.iterdir())) == 1
+
+
+def test_counts_reach_manifest_and_events(bench: Bench) -> None:
+    report = bench.run()
+    assert report.outcomes[0].manifest is not None
+    assert report.outcomes[0].manifest.counts == {"task rejected": 2}
+    counted = bench.watcher.named("count")
+    assert counted[0].about == {"what": "task rejected", "amount": 2, "why": "as planned"}
+
+
+@pytest.mark.parametrize(
+    ("what", "kind", "code", "text"),
+    [
+        ("raise", "StageFailed", 1, "no gradient reached the weights"),
+        ("crash", "StageFailed", 1, "ZeroDivisionError: a bug"),
+        ("gate", "GateRefused", 4, "a leak is left"),
+        ("kill", "StageFailed", 1, "killed by SIGKILL after step 1"),
+        ("full", "MachineLacks", 69, "no space left"),
+    ],
+)
+def test_a_failure_is_told_and_the_next_run_goes_on(
+    bench: Bench, knobs: Knobs, what: str, kind: str, code: int, text: str
+) -> None:
+    knobs(at=what)
+    report = bench.run()
+    assert report.error is not None
+    assert (type(report.error).__name__, report.error.exit_code) == (kind, code)
+    assert text in report.error.message
+    assert bench.what(report)["rl-mixed"] == "failed"
+    assert bench.what(report)["audit"] == "left"
+    assert bench.states()["rl-mixed"] == "resume"
+    knobs()
+    again = bench.run()
+    assert again.error is None
+    assert again.run == report.run
+    rows = read_lines(bench.output("rl-mixed") / "_run" / "metrics.jsonl")
+    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    pids = [(bench.output("rl-mixed") / f"step-{step}").read_text().split()[-1] for step in (1, 2, 3, 4)]
+    assert pids[0] != pids[1]
+    assert len(set(pids[1:])) == 1
+
+
+def test_out_of_memory_is_hinted(bench: Bench, knobs: Knobs) -> None:
+    knobs(at="kill")
+    report = bench.run()
+    assert report.error is not None
+    assert "out of memory" in (report.error.hint or "")
+
+
+def test_the_traceback_is_in_the_log(bench: Bench, knobs: Knobs) -> None:
+    knobs(at="crash")
+    bench.run()
+    (log,) = bench.home.outputs("rl-mixed").glob("*.work/stage.log")
+    assert "ZeroDivisionError: a bug" in log.read_text()
+
+
+@pytest.mark.parametrize(("plan", "text"), [(0, "without planning any work"), (9, "committed 4 of 9 units")])
+def test_less_than_planned_is_a_failure(bench: Bench, knobs: Knobs, plan: int, text: str) -> None:
+    knobs(plan=plan)
+    report = bench.run()
+    assert report.error is not None
+    assert text in report.error.message
+    assert not list(bench.home.outputs("rl-mixed").glob("????????????????"))
+
+
+def test_an_empty_output_is_a_failure(bench: Bench) -> None:
+    bench.order["prepare-env"] = "tests.mimo.pipeline.demo:Empty"
+    report = bench.run()
+    assert report.error is not None
+    assert "its output is empty" in report.error.message
+
+
+def test_what_a_stage_leaves_is_killed_and_said(bench: Bench, knobs: Knobs) -> None:
+    knobs(at="orphan")
+    report = bench.run()
+    assert report.error is None
+    (left,) = bench.watcher.named("leftovers-killed")
+    assert len(left.about["processes"]) == 1  # type: ignore[arg-type]
+    assert not [item for item in psutil.Process().children(recursive=True) if item.status() != "zombie"]
+
+
+def test_a_number_that_is_not_finite_is_flagged(bench: Bench, knobs: Knobs) -> None:
+    knobs(at="nan")
+    report = bench.run()
+    rows = read_lines(bench.output("rl-mixed") / "_run" / "metrics.jsonl")
+    assert rows[1]["metrics"] == {"loss": 0.5, "grad_nonfinite": 1.0}
+    assert report.outcomes[1].manifest is not None
+    assert report.outcomes[1].manifest.counts == {"metric not finite": 1}
+
+
+def test_scratch_is_gone_and_no_litter_is_left(bench: Bench) -> None:
+    bench.run()
+    names = [path.name for path in bench.home.root.rglob("*")]
+    assert "scratch" not in names
+    assert "junk" not in names
+    assert not [name for name in names if name.endswith((".tmp", ".work"))]
+
+
+def test_secrets_stay_out_of_every_file(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEMO_SECRET", "hunter2-hunter2")
+    report = bench.run("runtime.sampler.urls=['http://u:${env:DEMO_SECRET}@h:1']")
+    assert report.error is None
+    files = [path for path in bench.home.root.rglob("*") if path.is_file()]
+    assert not [path for path in files if b"hunter2-hunter2" in path.read_bytes()]
+    log = (bench.output("rl-mixed") / "_run" / "stage.log").read_text()
+    assert "${env:DEMO_SECRET}" in log
+
+
+def test_a_full_looking_disk_stops_before_a_stage(bench: Bench) -> None:
+    report = bench.run("runtime.min_free_disk_gb=100000000")
+    assert report.error is not None
+    assert report.error.exit_code == 69
+    assert "runtime.min_free_disk_gb" in report.error.message
+
+
+def test_only_and_until_and_blocked(bench: Bench) -> None:
+    with pytest.raises(RecipeError, match="rl-mixed cannot run: prepare-env is not done") as caught:
+        bench.run(only=("rl-mixed",))
+    assert "--until prepare-env" in (caught.value.hint or "")
+    assert bench.what(bench.run(until="prepare-env")) == {
+        "prepare-env": "ran",
+        "rl-mixed": "left",
+        "mopd2": "skipped",
+        "audit": "left",
+    }
+    assert bench.what(bench.run(only=("rl-mixed",)))["rl-mixed"] == "ran"
+    with pytest.raises(RecipeError, match="unknown stage 'rl-mixd' \\(did you mean 'rl-mixed'"):
+        bench.run(start="rl-mixd")
+
+
+def test_from_runs_again_and_equal_bytes_cut_off(bench: Bench) -> None:
+    bench.run()
+    report = bench.run(start="prepare-env")
+    assert bench.what(report) == {
+        "prepare-env": "ran",
+        "rl-mixed": "reused",
+        "mopd2": "skipped",
+        "audit": "reused",
+    }
+
+
+def test_force_starts_over(bench: Bench, knobs: Knobs) -> None:
+    bench.run()
+    first = (bench.output("rl-mixed") / "step-1").read_text()
+    report = bench.run(force=("rl-mixed",))
+    assert bench.what(report)["rl-mixed"] == "ran"
+    assert (bench.output("rl-mixed") / "step-1").read_text() != first
+    knobs(at="raise")
+    bench.run(force=("rl-mixed",))
+    assert "--from rl-mixed" in bench.project(force=("rl-mixed",)).request.command()
+
+
+def test_fresh_leaves_unfinished_work_out(bench: Bench, knobs: Knobs) -> None:
+    knobs(at="raise")
+    bench.run()
+    knobs()
+    assert bench.states(fresh=True)["rl-mixed"] == "run"
+    bench.run(fresh=True)
+    steps = [(bench.output("rl-mixed") / f"step-{step}").read_text().split()[-1] for step in (1, 2)]
+    assert steps[0] == steps[1]
+
+
+def test_another_result_is_another_run(bench: Bench) -> None:
+    first = bench.run()
+    second = bench.run("seed=5")
+    assert first.run != second.run
+
+
+def test_a_dead_run_is_found_killed(bench: Bench, knobs: Knobs) -> None:
+    knobs(at="raise")
+    report = bench.run()
+    run = bench.project().runs()[0]
+    run.update_state(status="running", pid=os.getpid())
+    knobs()
+    again = bench.run()
+    assert again.run == report.run
+    assert [item.event for item in run.events() if item.event == "found-killed"]
+    state = run.state()
+    assert state is not None
+    assert (state.status, state.starts) == ("done", 2)
+
+
+def test_a_machine_that_cannot_run_the_profile_ends_with_69(bench: Bench) -> None:
+    from mimo.errors import MachineLacks
+
+    with pytest.raises(MachineLacks):
+        bench.run("runtime.sampler.device=cuda", "runtime.sampler.tensor_parallel=64", tools=Tools())
