@@ -28,7 +28,9 @@ def test_a_resumed_stage_goes_on_in_its_run_and_doubles_no_point(home: Path, tra
     first.close(60)
     second = tracker()
     second.start_run({**RUN, "params": {"rl_mixed": {"steps": 9}}})
-    tell_stage(second, range(3, 6), {"attempt": 2, "committed": 3})
+    tell_stage(second, range(0), {"attempt": 2, "committed": 3})
+    for step in (3, 4, 5):
+        second.commit("rl-mixed", step, [{**row(step), "ts": 1_800_000_000.0 + step}])
     assert second.flush(60)
     assert [step for step, _ in history(home, "loss")] == [1, 2, 3, 4, 5]
     parent, child = runs(home)["pro-1"], runs(home)["rl-mixed"]
