@@ -21,6 +21,8 @@ from mimo.types import FinishReason, Json
 __all__ = ["RunningServer", "VllmSampler", "start_server"]
 
 TRIES = 4
+PAUSED_POLL_S = 0.25
+"""A paused server may refuse requests (503) instead of queueing them."""
 FIRST_VERSION = "default"
 """What vLLM calls its weights until somebody names them."""
 FINISH: Mapping[str | None, FinishReason] = {
@@ -219,26 +221,28 @@ class VllmSampler:
         self, method: Literal["GET", "POST"], path: str, *, body: Mapping[str, Json] | None = None
     ) -> Json:
         """The JSON answer. Sent again when the connection broke or the server is paused: no route minds."""
-        failure = ""
-        for attempt in range(TRIES):
-            await asyncio.sleep(0.1 * 4**attempt if attempt else 0)
+        failures = 0
+        deadline = time.monotonic() + self._timeout_s
+        while time.monotonic() < deadline:
             try:
                 answer = await self._connection().request(method, path, json=body)
-            except httpx.TimeoutException as error:
-                raise EngineFailed(f"{self.url}{path}: no answer within {self._timeout_s:.0f} s") from error
+            except httpx.TimeoutException:
+                break
             except httpx.TransportError as error:
-                failure = f"{type(error).__name__}: {error}"
+                failures += 1
+                if failures == TRIES:
+                    raise EngineFailed(
+                        f"{self.url}{path}: no answer after {TRIES} tries: {type(error).__name__}: {error}",
+                        hint="the sampler's log says why it ended; the same command starts it again",
+                    ) from error
+                await asyncio.sleep(0.1 * 3**failures)
                 continue
-            if answer.status_code == 503:
-                failure = f"503: {answer.text[:300]}"
-                continue
-            if not answer.is_success:
+            if answer.is_success:
+                return cast("Json", answer.json())
+            if answer.status_code != 503:
                 raise EngineFailed(f"{self.url}{path}: {answer.status_code}: {answer.text[:500]}")
-            return cast("Json", answer.json())
-        raise EngineFailed(
-            f"{self.url}{path}: no answer after {TRIES} tries: {failure}",
-            hint="the sampler's log says why it ended; the same command starts it again and goes on",
-        )
+            await asyncio.sleep(PAUSED_POLL_S)
+        raise EngineFailed(f"{self.url}{path}: no answer within {self._timeout_s:.0f} s")
 
     def _connection(self) -> httpx.AsyncClient:
         """The client of the running event loop (connections cannot move to another one)."""
