@@ -9,7 +9,7 @@
     confidence  0.95                               of every interval below
     policies    [{name: base | cold-start | rl | ..., train: Rate, heldout: Rate,
                   families: {family: {split: train | heldout, ...Rate}}}]
-                Rate = {passed: int, rollouts: int, rate: float, low: float, high: float}
+                Rate = {rate: float, low: float, high: float, rollouts: int, passed: int, tasks: int}
     time        [{name: sampling | tool | verify | train | grade | ..., seconds: float}]
     stages      [{stage: text, seconds: float, what: ran | reused | skipped, why: text}]
     curves      [{title: text, stage: text, unit: text, bound: float, points: [[step, value], ...]}]
@@ -94,7 +94,7 @@ def _pass_rates(report: _Data) -> str:
         [_key(index) + text(policy["name"]), *_cells(policy.get("heldout")), *_cells(policy.get("train"))]
         for index, policy in enumerate(policies)
     ]
-    columns = ["policy", "held-out", "interval", "passed", "training", "interval", "passed"]
+    columns = ["policy", "held-out", "interval", "rollouts", "training", "interval", "rollouts"]
     lines = table(columns, rows_of_table, frozenset(range(1, 7)))
     confidence = percent(report.get("confidence"), 0)
     return (
@@ -107,7 +107,15 @@ def _cells(rate: _Data | None) -> list[str]:
     if not rate or rate.get("rate") is None:
         return [NONE, NONE, NONE]
     interval = f"{percent(rate.get('low'))} – {percent(rate.get('high'))}"
-    return [percent(rate["rate"]), interval, f"{number(rate.get('passed'))} / {number(rate.get('rollouts'))}"]
+    return [percent(rate["rate"]), interval, _of(rate)]
+
+
+def _of(rate: _Data) -> str:
+    """What the rate is counted from, as far as it was given: `37 of 48, 12 tasks`."""
+    counted = number(rate.get("rollouts"))
+    passed = f"{number(rate['passed'])} of {counted}" if rate.get("passed") is not None else counted
+    tasks = f", {number(rate['tasks'])} tasks" if rate.get("tasks") is not None else ""
+    return passed + tasks
 
 
 def _families(policies: Sequence[_Data]) -> str:
@@ -122,8 +130,7 @@ def _families(policies: Sequence[_Data]) -> str:
         rate = (policy.get("families") or {}).get(family) or {}
         if rate.get("rate") is None:
             return NONE
-        of = f"{number(rate.get('passed'))}/{number(rate.get('rollouts'))}"
-        return f'{percent(rate["rate"], 0)} <span class="soft">{of}</span>'
+        return f'{percent(rate["rate"], 0)} <span class="soft">{_of(rate)}</span>'
 
     order = sorted(splits, key=lambda family: (splits[family] != "heldout", family))
     rows = [

@@ -70,7 +70,7 @@ def example() -> dict[str, Any]:
         return {
             "name": name,
             "train": rate(round(96 * share), 96),
-            "heldout": rate(round(44 * share), 48),
+            "heldout": {**rate(round(44 * share), 48), "tasks": 12},
             "families": per,
         }
 

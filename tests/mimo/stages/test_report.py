@@ -51,8 +51,8 @@ def test_every_number_of_the_example_is_on_the_page() -> None:
     for expected in (
         "Audit of pro-laptop-20261129-1804",
         "83.3 %",  # rl, training
-        "80 / 96",
-        "37 / 48",
+        "80 of 96",
+        "37 of 48, 12 tasks",
         "not measured",  # mopd2
         "roman",
         "13 min 32 s",  # sampling
