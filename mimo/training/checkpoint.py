@@ -1,4 +1,4 @@
-"""Checkpoints of a stage: `model/` (servable), `trainer/` (exact resume), `checkpoint.json` (written last)."""
+"""Checkpoints of a stage: `model/` (servable), `trainer/` (exact resume), `checkpoint.json` (last)."""
 
 from __future__ import annotations
 

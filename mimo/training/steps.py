@@ -171,8 +171,9 @@ def _loss(
     )
     totals.count_masks(counts)
     with torch.no_grad():
-        scale = columns.advantages * columns.weights
-        terms = scale * logprobs + (logprobs - columns.sampler_logprobs) * value.detach()
+        delta = logprobs - columns.sampler_logprobs
+        ratio = delta.exp().clamp(max=max(bounds.positive_high, bounds.negative_high))
+        terms = ratio * columns.advantages * columns.weights * logprobs
     return value, terms
 
 

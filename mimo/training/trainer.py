@@ -36,6 +36,8 @@ class DeepSpeedTrainer:
         self._config = config
         self._stall_s = stall_s
         self._closed = False
+        self.pid = engine.pid
+        """Process id of the worker, or of the launcher above the workers."""
         self.start_seconds: Mapping[str, float] = {}
         """How long the start took, by part."""
 
@@ -100,7 +102,7 @@ class DeepSpeedTrainer:
             self.close()
             raise
         if "error" in reply:
-            raise self._refused(reply)
+            raise self._refused("its start", reply)
         self.start_seconds = {key: float(cast(float, reply[f"{key}_s"])) for key in ("import", "engine")}
 
     def close(self) -> None:
@@ -137,7 +139,7 @@ class DeepSpeedTrainer:
             self.close()
             raise
         if "error" in reply:
-            raise self._refused(reply)
+            raise self._refused(command, reply)
         return reply
 
     def _receive(self, *, deadline_s: float) -> dict[str, Json]:
@@ -169,9 +171,14 @@ class DeepSpeedTrainer:
             hint=f"its whole log: {self._config.log_file}",
         )
 
-    def _refused(self, reply: Mapping[str, Json]) -> MimoError:
+    def _refused(self, command: str, reply: Mapping[str, Json]) -> MimoError:
         """The error the worker answered with; it has ended itself."""
         self.close()
+        if reply["kind"] == "unexpected":
+            return EngineFailed(
+                f"trainer: the training process failed in {command}: {reply['error']}{self._tail()}",
+                hint=f"its whole log: {self._config.log_file}",
+            )
         kind = getattr(errors, str(reply["kind"]), EngineFailed)
         hint = reply["hint"]
         return cast(MimoError, kind(str(reply["error"]), hint=None if hint is None else str(hint)))

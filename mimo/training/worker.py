@@ -41,7 +41,8 @@ def main() -> int:
         _answer(line, {"error": error.message, "hint": error.hint, "kind": type(error).__name__})
     except BaseException as error:
         traceback.print_exc()
-        _answer(line, {"error": f"{type(error).__name__}: {error}", "hint": None, "kind": "EngineFailed"})
+        sys.stderr.flush()
+        _answer(line, {"error": f"{type(error).__name__}: {error}", "hint": None, "kind": "unexpected"})
         if not isinstance(error, Exception):
             raise
     return 1
