@@ -1,4 +1,4 @@
-"""The defect of tied embeddings, planted: the engine keeps its old head, scores show it, the check refuses."""
+"""The defect of tied embeddings, planted: the engine keeps its old head, and the scores show it."""
 
 from __future__ import annotations
 
