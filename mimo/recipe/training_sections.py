@@ -38,6 +38,8 @@ class StopPassRate(Section):
     """Lower end of the band."""
     high: Share
     """Upper end of the band."""
+    first_step: Count
+    """Steps before the first evaluation."""
     every_steps: Count
     """Steps between two evaluations."""
     rollouts: Count

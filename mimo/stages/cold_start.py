@@ -112,9 +112,9 @@ async def _train(
 
 def _evaluates(spec: ColdStartSettings, done: int) -> bool:
     band = spec.stop_pass_rate
-    return (band is not None and done % band.every_steps == 0) or (
-        done == spec.steps and spec.eval_rollouts > 0
-    )
+    if band is not None and done >= band.first_step and (done - band.first_step) % band.every_steps == 0:
+        return True
+    return done == spec.steps and spec.eval_rollouts > 0
 
 
 async def _pass_rate(ctx: StageContext, spec: ColdStartSettings, school: School, step: int) -> float:
