@@ -46,6 +46,8 @@ class BoxSpec:
     limits: BoxLimits
     readonly: Mapping[str, Path] = field(default_factory=dict)
     label: str = "mimo"
+    state_dir: Path | None = None
+    """Where everything the box leaves on disk lives; None: `sandbox.state.state_dir()` decides."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -25,3 +25,11 @@ class SandboxLimit(SandboxError):
     def __init__(self, message: str, *, kind: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.kind = kind
+
+
+class SandboxFileError(SandboxError):
+    """A path in the box cannot be read or written as asked (`code` is the errno); the box itself is fine."""
+
+    def __init__(self, message: str, *, code: int, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
