@@ -72,9 +72,15 @@ def check_config(config: TrainerConfig) -> None:
         RecipeError: unknown DeepSpeed or optimiser key, unknown optimiser, muon with ZeRO, sizes below one.
     """
     check_keys(config.deepspeed)
+    zero = config.deepspeed.get("zero_optimization")
+    if isinstance(zero, dict) and "stage" in zero:
+        raise RecipeError("runtime.trainer.deepspeed.zero_optimization.stage: set runtime.trainer.zero_stage")
     unknown = sorted(set(config.optimizer) - OPTIMIZER_KEYS)
     if unknown:
-        raise RecipeError(f"optimizer: unknown keys {', '.join(unknown)}", hint=f"known: {OPTIMIZER_KEYS}")
+        raise RecipeError(
+            f"optimizer: unknown keys {', '.join(unknown)}",
+            hint=f"known: {', '.join(sorted(OPTIMIZER_KEYS))}",
+        )
     name = config.optimizer.get("name")
     if name not in ("adamw", "muon"):
         raise RecipeError(f"optimizer.name is {name!r}; known: adamw, muon")
