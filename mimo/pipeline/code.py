@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib.util
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -58,7 +59,8 @@ class CodeReader:
         self._changed = False
 
     def facts(self, module: str) -> CodeFacts:
-        """What the code of `module` depends on, itself included."""
+        """What the code of `module` depends on, itself included; a module of the user's own works too."""
+        followed = {*_OURS, module.partition(".")[0]}
         modules: dict[str, str] = {}
         tools: set[str] = set()
         waiting = [module]
@@ -69,11 +71,11 @@ class CodeReader:
             path = self._path(name)
             if path is None:
                 continue
-            digest, imports = self._read(path)
+            digest, imports = self._read(path, name)
             modules[name] = digest
             modules.update(_data_files(path, name))
             tools.update(item.partition(".")[0] for item in imports)
-            waiting.extend(item for item in imports if item.partition(".")[0] in _OURS)
+            waiting.extend(item for item in imports if item.partition(".")[0] in followed)
             waiting.extend(_parents(name))
         return CodeFacts(modules=dict(sorted(modules.items())), tools=_versions(tools))
 
@@ -87,16 +89,16 @@ class CodeReader:
         for path in (base.with_suffix(".py"), base / "__init__.py"):
             if path.is_file():
                 return path
-        return None
+        return None if module.partition(".")[0] in _OURS else _outside(module)
 
-    def _read(self, path: Path) -> tuple[str, list[str]]:
+    def _read(self, path: Path, module: str) -> tuple[str, list[str]]:
         facts = path.stat()
         stamp = f"{facts.st_mtime_ns}-{facts.st_size}"
         known = self._known.get(str(path))
         if isinstance(known, list) and len(known) == 3 and known[0] == stamp and isinstance(known[2], list):
             return str(known[1]), [str(item) for item in known[2]]
         tree = ast.parse(path.read_bytes(), filename=str(path))
-        package = ".".join(path.relative_to(self._root).with_suffix("").parts[:-1])
+        package = module if path.name == "__init__.py" else module.rpartition(".")[0]
         imports = sorted(set(_imports(tree, package)))
         digest = hashlib.sha256(ast.dump(_without_docstrings(tree)).encode()).hexdigest()[:16]
         self._known[str(path)] = [stamp, digest, list(imports)]
@@ -111,6 +113,15 @@ def code_digest(facts: CodeFacts) -> str:
 
 def _left_out(name: str, start: str) -> bool:
     return name != start and any(name == item or name.startswith(f"{item}.") for item in _NOT_RESULTS)
+
+
+def _outside(module: str) -> Path | None:
+    """The source file of a module that is not ours."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return None
+    return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
 
 
 def _parents(module: str) -> Iterator[str]:

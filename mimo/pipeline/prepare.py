@@ -29,7 +29,6 @@ def prepare_work(
     assert decision.key
     assert decision.work_key
     work = Work(home.work(facts.name, decision.work_key))
-    outputs.sweep_store(home, facts.name)
     known = work.attempt()
     goes_on = decision.state in (State.RESUME, State.ADOPT)
     if known is not None and goes_on and decision.output is None:

@@ -28,6 +28,7 @@ from mimo.recipe.machine import check_machine
 from mimo.run_dir.files import write_atomic
 from mimo.run_dir.locks import KernelLock
 from mimo.run_dir.runs import RunFolder, RunRecord, RunState, Status, new_run_id
+from mimo.run_dir.sweep import sweep_home
 from mimo.tracking import NullTracker, Tracker, open_tracker
 from mimo.types import Json
 
@@ -73,7 +74,8 @@ def run_recipe(project: Project, tools: Tools) -> Report:
 
 
 def reconcile(project: Project) -> None:
-    """Runs of this recipe that say `running` were killed: the caller holds the lock."""
+    """Put right what a kill left: the caller holds the lock, so runs that say `running` were killed."""
+    sweep_home(project.home)
     for run in project.runs():
         state = run.state()
         if state is not None and state.status == "running":

@@ -128,11 +128,6 @@ class Work:
                 shutil.copyfile(path, target / path.name)
 
 
-def is_leftover(work: Path, final: Path) -> bool:
-    """True for the folder of an attempt that was published and then killed before its folder was removed."""
-    return (work / "attempt.json").exists() and not (work / "out").exists() and final.exists()
-
-
 def _keep_until(path: Path, step: int) -> None:
     """Drop rows of steps after `step`, and a torn last line."""
     if not path.exists():

@@ -17,7 +17,8 @@ from mimo.run_dir.files import disk_full_is_clear, fsync_folder, read_json, writ
 from mimo.run_dir.home import Home
 from mimo.run_dir.manifest import Manifest
 
-_LITTER = re.compile(r"^\..+\.\d+\.(tmp|part)$")
+LITTER = re.compile(r"^\..+\.(\d+)\.(tmp|part)$")
+"""Temporary files of `write_atomic`; the number is the writer's process."""
 _KEY = re.compile(r"^[0-9a-f]{16}$")
 _FICLONE = 0x40049409
 
@@ -114,16 +115,8 @@ def copy_tree(source: Path, target: Path) -> None:
 def sweep_litter(folder: Path) -> int:
     """Remove temporary files that a kill left anywhere below `folder`; how many."""
     found = [
-        Path(parent) / name for parent, _, names in os.walk(folder) for name in names if _LITTER.match(name)
+        Path(parent) / name for parent, _, names in os.walk(folder) for name in names if LITTER.match(name)
     ]
-    for path in found:
-        path.unlink(missing_ok=True)
-    return len(found)
-
-
-def sweep_store(home: Home, stage: str) -> int:
-    """Remove temporary files beside a stage's outputs (not inside attempts of others); how many."""
-    found = [path for path in home.outputs(stage).glob(".*") if _LITTER.match(path.name)]
     for path in found:
         path.unlink(missing_ok=True)
     return len(found)

@@ -1,0 +1,101 @@
+"""Code facts: what counts as a change of a stage's code and what does not."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from mimo.pipeline.code import CodeReader, code_digest
+from mimo.pipeline.order import STAGES
+
+STAGE = '''"""A stage."""
+from mimo.helper import work
+from mimo.table import load
+'''
+HELPER = '''"""Helps."""
+
+
+def work(x):
+    """Doc."""
+    # a comment
+    return x + 1
+'''
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "mimo" / "prompts").mkdir(parents=True)
+    for name, text in {
+        "__init__": "",
+        "stage": STAGE,
+        "helper": HELPER,
+        "table": 'MEMBERS = {"x": "mimo.member:Member"}\n\n\ndef load():\n    import torch\n',
+        "member": "class Member:\n    size = 1\n",
+        "unrelated": "x = 1\n",
+        "errors": "class E(Exception): ...\n",
+    }.items():
+        (tmp_path / "mimo" / f"{name}.py").write_text(text)
+    (tmp_path / "mimo" / "prompts" / "judge.md").write_text("Judge.\n")
+    return tmp_path
+
+
+def digest(root: Path) -> str:
+    return code_digest(CodeReader(root=root).facts("mimo.stage"))
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "changes"),
+    [
+        ("helper.py", "x + 1", "x + 2", True),
+        ("helper.py", "# a comment", "# another one", False),
+        ("helper.py", '"""Doc."""', '"""Other words."""', False),
+        ("helper.py", "return x + 1", "return (x  +  1)", False),
+        ("member.py", "size = 1", "size = 2", True),
+        ("unrelated.py", "x = 1", "x = 2", False),
+        ("errors.py", "E(Exc", "F(Exc", False),
+        ("prompts/judge.md", "Judge.", "Judge well.", True),
+        ("__init__.py", "", "y = 1\n", True),
+    ],
+)
+def test_what_counts(root: Path, file: str, old: str, new: str, changes: bool) -> None:
+    before = digest(root)
+    path = root / "mimo" / file
+    text = path.read_text()
+    path.write_text(text.replace(old, new) if old else new)
+    assert (digest(root) != before) is changes
+
+
+def test_tools_are_those_the_code_imports(root: Path) -> None:
+    assert list(CodeReader(root=root).facts("mimo.stage").tools) == ["torch"]
+    assert CodeReader(root=root).facts("mimo.helper").tools == {}
+
+
+def test_the_cache_gives_the_same_and_sees_changes(root: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "code.json"
+    first = CodeReader(cache, root)
+    facts = first.facts("mimo.stage")
+    first.save()
+    assert CodeReader(cache, root).facts("mimo.stage") == facts
+    (root / "mimo" / "helper.py").write_text(HELPER.replace("x + 1", "x + 7"))
+    assert CodeReader(cache, root).facts("mimo.stage") != facts
+
+
+def test_a_module_of_the_users_own_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_stage.py").write_text("import mimo.algo.gar\nx = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    modules = CodeReader().facts("my_stage").modules
+    assert "my_stage" in modules
+    assert "mimo.algo.gar" in modules
+
+
+def test_real_stages_reach_what_they_run_and_planning_is_quick() -> None:
+    reader = CodeReader()
+    began = time.monotonic()
+    facts = {name: reader.facts(target.partition(":")[0]) for name, target in STAGES.items()}
+    assert time.monotonic() - began < 10
+    assert "mimo.algo.gar" in facts["rl-mixed"].modules
+    assert "mimo.stages.rl_mixed" not in facts["prepare-env"].modules
+    assert "mimo.pipeline.run" not in facts["rl-mixed"].modules
+    assert "torch" in facts["rl-mixed"].tools

@@ -1,0 +1,139 @@
+"""Stops from outside: Ctrl-C once and twice, SIGTERM, `mimo stop`, a second run beside the first."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from mimo.run_dir.files import read_lines
+from tests.mimo.pipeline.conftest import Bench
+
+STEPS = 40
+
+
+def arguments(bench: Bench) -> tuple[str, ...]:
+    return ("run", str(bench.recipe), "--profile", "smoke", "--set", f"rl_mixed.steps={STEPS}")
+
+
+@pytest.fixture
+def running(bench: Bench) -> Iterator[subprocess.Popen[str]]:
+    """The program in its slow stage, at least two steps in."""
+    process = bench.start(*arguments(bench), knobs={"sleep": 0.2})
+    wait_for_step(bench, 2)
+    yield process
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def committed(bench: Bench) -> int:
+    for path in bench.home.outputs("rl-mixed").glob("*.work/progress.json"):
+        return int(json.loads(path.read_bytes())["step"])
+    return 0
+
+
+def wait_for_step(bench: Bench, step: int) -> None:
+    deadline = time.monotonic() + 60
+    while committed(bench) < step:
+        assert time.monotonic() < deadline, "the stage does not get on"
+        time.sleep(0.02)
+
+
+def family(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def assert_gone(processes: list[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=10)
+    assert not [item for item in alive if item.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "status"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 75, "stopped")]
+)
+def test_the_first_signal_stops_at_a_safe_point(
+    bench: Bench, running: subprocess.Popen[str], number: int, code: int, status: str
+) -> None:
+    children = family(running)
+    running.send_signal(number)
+    out, err = running.communicate(timeout=30)
+    assert running.returncode == code
+    step = committed(bench)
+    assert f"rl-mixed stopped; step {step} is saved" in err
+    assert "press Ctrl-C again to kill" in err
+    resume = f"mimo run {bench.recipe} --profile smoke --set rl_mixed.steps={STEPS}"
+    assert f"go on: {resume}" in out
+    assert_gone(children)
+    assert [run.state().status for run in bench.project().runs()] == [status]  # type: ignore[union-attr]
+
+
+def test_the_second_signal_kills(bench: Bench) -> None:
+    process = bench.start(*arguments(bench), knobs={"sleep": 20})
+    deadline = time.monotonic() + 60
+    while not list(bench.home.outputs("rl-mixed").glob("*.work/progress.json")) and not stage_runs(bench):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(1.0)
+    children = family(process)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=15)
+    assert time.monotonic() - began < 12
+    assert process.returncode == 130
+    assert "rl-mixed was killed" in err
+    assert "go on: mimo run" in out
+    assert_gone(children)
+
+
+def stage_runs(bench: Bench) -> bool:
+    return bool(list(bench.home.outputs("rl-mixed").glob("*.work/spec.json")))
+
+
+def test_stop_command_waits_and_the_same_command_goes_on(
+    bench: Bench, running: subprocess.Popen[str]
+) -> None:
+    stopped = bench.call("stop", str(bench.recipe), "--profile", "smoke")
+    assert stopped.returncode == 0
+    assert f"stopped process {running.pid} at a safe point" in stopped.stdout
+    running.communicate(timeout=10)
+    assert running.returncode == 75
+    before = committed(bench)
+    again = bench.call(*arguments(bench))
+    assert again.returncode == 0
+    assert before >= 2
+    assert f"from {before}" in again.stdout
+    rows = read_lines(bench.output("rl-mixed") / "_run" / "metrics.jsonl")
+    assert [row["step"] for row in rows] == list(range(1, STEPS + 1))
+    idle = bench.call("stop", str(bench.recipe), "--profile", "smoke")
+    assert (idle.returncode, "is not running" in idle.stdout) == (0, True)
+
+
+def test_a_second_run_is_busy_and_names_the_first(bench: Bench, running: subprocess.Popen[str]) -> None:
+    second = bench.call(*arguments(bench))
+    assert second.returncode == 75
+    assert f"recipe demo.yaml (profile smoke) is in use by process {running.pid}" in second.stderr
+    status = bench.call(
+        "status", str(bench.recipe), "--profile", "smoke", "--set", f"rl_mixed.steps={STEPS}", "--json"
+    )
+    told = json.loads(status.stdout)
+    assert (told["status"], told["running"]) == ("running", "rl-mixed")
+    assert told["holder"]["pid"] == running.pid
+
+
+def test_killing_the_program_ends_its_stage_at_once(bench: Bench, running: subprocess.Popen[str]) -> None:
+    children = family(running)
+    assert children
+    running.kill()
+    running.communicate()
+    assert_gone(children)
+    status = bench.call("status", str(bench.recipe), "--profile", "smoke", "--json")
+    assert json.loads(status.stdout)["status"] == "killed"
