@@ -52,6 +52,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "commands.advantages:advantages",
         "Compute the advantages of the groups in FILE (JSON; - is standard input).",
     ),
+    "bench": (
+        "commands.bench:bench",
+        "Write the grader bench, a page to play with advantages, and open it.",
+    ),
 }
 """Name -> (`module:attribute`, the line `mimo --help` shows, so that it loads nothing; a test compares)."""
 
