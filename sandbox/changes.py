@@ -70,7 +70,7 @@ def tree_changes(tree: Path, lower: Path, max_files: int, max_bytes: int) -> Cha
 
 
 @contextlib.contextmanager
-def _opened(name: str | bytes | Path, parent: int | None = None) -> Iterator[int]:
+def _opened(name: bytes | Path, parent: int | None = None) -> Iterator[int]:
     fd = open_folder(name, parent)
     try:
         yield fd

@@ -54,7 +54,7 @@ class LocalBox:
         self._since = 0
         self._launched: Launched | None = None
         self._shell: Shell | None = None
-        self._root = self._supervisor = -1
+        self._root = self._supervisor = self._supervisor_handle = -1
         self._starts = 0
         owner = Owner.of_this_process(spec.label)
         self._home = new_box_folder(state_dir(spec.state_dir), owner)
@@ -114,6 +114,7 @@ class LocalBox:
         if init is None:
             raise SandboxLost("the box died while it started")
         self._supervisor = next(p.pid for p in descendants(init.pid, all_processes()) if p.parent == init.pid)
+        self._supervisor_handle = os.pidfd_open(self._supervisor)
         self._root = os.open(f"/proc/{init.pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._owner = record_owner(self._home, self._owner, init=init.pid, init_start=init.start)
 
@@ -139,10 +140,11 @@ class LocalBox:
         else:
             for fd in (self._launched.commands, self._launched.output, self._launched.status):
                 os.close(fd)
-        for fd in (self._launched.handle, self._launched.init_handle, self._root):
+        for fd in (self._launched.handle, self._launched.init_handle, self._root, self._supervisor_handle):
             if fd >= 0:
                 os.close(fd)
-        self._launched, self._shell, self._root = None, None, -1
+        self._launched, self._shell = None, None
+        self._root = self._supervisor_handle = -1
 
     def freeze(self) -> None:
         """Kill every process of the box."""
@@ -228,8 +230,9 @@ class LocalBox:
         if self._launched is None or self._shell is None:
             raise SandboxLost("the box is gone")
         poll = select.poll()
-        poll.register(self._launched.init_handle, select.POLLIN)
-        if poll.poll(0):
+        for handle in (self._launched.init_handle, self._supervisor_handle):
+            poll.register(handle, select.POLLIN)
+        if poll.poll(0):  # killed from inside
             folder = self._shell.folder
             self._stop()
             self._let_go()

@@ -100,7 +100,7 @@ def _make_folders(root: int, folder: PurePosixPath) -> None:
         os.close(at)
 
 
-def open_folder(name: str | Path, parent: int | None = None) -> int:
+def open_folder(name: str | bytes | Path, parent: int | None = None) -> int:
     """A descriptor of a folder (never through a link); one without permissions is opened up if it is ours."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
