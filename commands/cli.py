@@ -18,17 +18,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "commands.stages:probe_hacks",
         "Probe every environment for leaks, scrub and probe again until clean.",
     ),
-    "cold-start": ("commands.stages:cold_start", "Teach the policy the harnesses by supervised training."),
+    "cold-start": ("commands.stages:cold_start", "Supervised training on replayed, verified demonstrations."),
     "synthesize-rubrics": (
         "commands.stages:synthesize_rubrics",
-        "Route tasks by pass rate and write their rubrics.",
+        "Try each task several times, route it to GRS or GAR, write rubrics from the contrast.",
     ),
     "rl-mixed": (
         "commands.stages:rl_mixed",
         "Reinforcement learning on groups of rollouts with graded rewards.",
     ),
     "mopd2": ("commands.stages:mopd2", "Distil teachers into the student, with teacher and SFT prefixes."),
-    "audit": ("commands.stages:audit", "Audit trajectories and patches; compare policies on held-out tasks."),
+    "audit": ("commands.stages:audit", "Evaluate every policy of the run and write the report."),
     "status": ("commands.status:status", "Show the stages of a recipe, its newest run, and who runs it."),
     "explain": (
         "commands.status:explain",
@@ -42,7 +42,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "accept": ("commands.status:accept", "Keep a finished result although the code of its stage changed."),
     "gc": (
         "commands.gc:gc",
-        "Remove results and unfinished work that no kept run needs; sizes are shown first.",
+        "Remove what no kept run needs; sizes are shown first.",
     ),
     "runs": ("commands.runs:runs", "List runs, or show one."),
     "recipe": ("commands.recipe:recipe", "Check, show or describe a recipe; nothing runs."),

@@ -42,8 +42,11 @@ prepare_env = stage_command("prepare-env", "Import, rebuild, scrub and verify ev
 probe_hacks = stage_command(
     "probe-hacks", "Probe every environment for leaks, scrub and probe again until clean."
 )
-cold_start = stage_command("cold-start", "Teach the policy the harnesses by supervised training.")
-synthesize_rubrics = stage_command("synthesize-rubrics", "Route tasks by pass rate and write their rubrics.")
+cold_start = stage_command("cold-start", "Supervised training on replayed, verified demonstrations.")
+synthesize_rubrics = stage_command(
+    "synthesize-rubrics",
+    "Try each task several times, route it to GRS or GAR, write rubrics from the contrast.",
+)
 rl_mixed = stage_command("rl-mixed", "Reinforcement learning on groups of rollouts with graded rewards.")
 mopd2 = stage_command("mopd2", "Distil teachers into the student, with teacher and SFT prefixes.")
-audit = stage_command("audit", "Audit trajectories and patches; compare policies on held-out tasks.")
+audit = stage_command("audit", "Evaluate every policy of the run and write the report.")

@@ -1,0 +1,150 @@
+"""`mimo run` and the stage commands as a user sees them: text without a terminal, JSON, exit codes."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.mimo.pipeline.conftest import Bench
+
+PLAN = """\
+stage        plan       why
+prepare-env  run        never made
+rl-mixed     run        after prepare-env; reused if that comes out equal
+mopd2        not-built  not built in this version of mimo
+audit        run        after prepare-env and rl-mixed; reused if that comes out equal
+"""
+PROGRESS = """\
+demo.yaml, profile smoke
+{plan}HH:MM:SS prepare-env: run (never made)
+HH:MM:SS prepare-env: task rejected (as planned)
+HH:MM:SS prepare-env: done, 1 units in T
+HH:MM:SS rl-mixed: run (never made)
+HH:MM:SS rl-mixed: done, 4 units in T
+HH:MM:SS mopd2: skipped (not built in this version of mimo)
+HH:MM:SS audit: run (never made)
+HH:MM:SS audit: done, 1 units in T
+"""
+SUMMARY = """
+stage                 time   why
+prepare-env  ran      T  1 of 1 units; never made
+rl-mixed     ran      T  4 of 4 units; never made
+mopd2        skipped         not built in this version of mimo
+audit        ran      T  1 of 1 units; never made
+
+counts
+  prepare-env: task rejected: 2
+
+results
+  prepare-env/tasks = 3
+  rl-mixed/pass_rate = 0.5
+  audit/hacks = 0
+
+notes
+  prepare-env: three tasks
+  rl-mixed: from 0
+
+run RUN, T, profile smoke
+again: mimo run RECIPE --profile smoke
+"""
+
+
+def plain(text: str, bench: Bench) -> str:
+    """The text with clocks, durations and ids replaced, and no blanks at the ends of lines."""
+    text = text.replace(str(bench.recipe), "RECIPE")
+    text = re.sub(r"\d\d:\d\d:\d\d", "HH:MM:SS", text)
+    text = re.sub(r"\d{8}-\d{6}-demo-[0-9a-f]{4}", "RUN", text)
+    text = re.sub(r"\b\d+(\.\d)? (s|min \d\d s)\b", "T", text)
+    heartbeats = re.sub(r"HH:MM:SS [a-z-]+: (running|\d+/\d+)[^\n]*\n", "", text)
+    return "\n".join(line.rstrip() for line in heartbeats.split("\n"))
+
+
+def run(bench: Bench, *args: str, knobs: dict[str, object] | None = None):  # type: ignore[no-untyped-def]
+    return bench.call("run", str(bench.recipe), "--profile", "smoke", *args, knobs=knobs)
+
+
+def test_output_without_a_terminal(bench: Bench) -> None:
+    done = run(bench)
+    assert done.returncode == 0
+    assert plain(done.stderr, bench) == PROGRESS.format(plan=PLAN)
+    assert plain(done.stdout, bench) == SUMMARY
+    again = run(bench)
+    assert again.returncode == 0
+    assert "nothing to do" in again.stdout
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_heartbeats_say_rate_and_time_left(bench: Bench) -> None:
+    done = run(bench, "--set", "rl_mixed.steps=12", knobs={"sleep": 0.2})
+    beats = [line for line in done.stderr.splitlines() if "/12 step" in line]
+    assert len(beats) >= 2
+    assert re.search(r"rl-mixed: \d+/12 step, [\d.]+/min, about [\d.]+ s left", beats[-1])
+
+
+def test_dry_run_writes_nothing(bench: Bench) -> None:
+    done = run(bench, "--dry-run")
+    assert done.returncode == 0
+    assert plain(done.stdout, bench) == PLAN
+    assert not bench.home.root.exists()
+
+
+def test_json_is_a_line_an_event_and_a_report(bench: Bench) -> None:
+    done = run(bench, "--json")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert rows[0]["event"] == "plan"
+    assert rows[-1]["event"] == "report"
+    assert rows[-1]["headline"]["rl-mixed/pass_rate"] == 0.5
+    assert {row["schema"] for row in rows} == {1}
+    names = [(row["stage"], row["event"]) for row in rows if row["event"] in ("start", "done", "skipped")]
+    assert names[0] == ("prepare-env", "start")
+    assert ("mopd2", "skipped") in names
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "text"),
+    [
+        (("--from", "rl-mixd"), 2, "did you mean 'rl-mixed'"),
+        (("--only", "audit"), 2, "audit cannot run: prepare-env is not done"),
+        (("--only", "audit", "--until", "audit"), 2, "--only does not go with"),
+        (("--set", "rl_mixed.stepz=3"), 2, "did you mean"),
+        (("--set", "runtime.sampler.device=cuda"), 69, "this machine cannot run"),
+        (("--progress", "loud"), 2, "Invalid value for '--progress'"),
+    ],
+)
+def test_refusals(bench: Bench, args: tuple[str, ...], code: int, text: str) -> None:
+    done = run(bench, *args)
+    assert done.returncode == code
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("what", "code"), [("raise", 1), ("gate", 4), ("full", 69)])
+def test_exit_codes_of_failed_stages(bench: Bench, what: str, code: int) -> None:
+    done = run(bench, knobs={"at": what})
+    assert done.returncode == code
+    assert "error: rl-mixed: " in done.stderr
+    assert "rl-mixed: failed, 1 units are saved" in done.stderr
+    assert f"go on: mimo run {bench.recipe} --profile smoke" in done.stdout
+    assert "audit        left" in done.stdout
+
+
+def test_a_stage_command_runs_that_stage(bench: Bench) -> None:
+    blocked = bench.call("rl-mixed", str(bench.recipe), "--profile", "smoke")
+    assert blocked.returncode == 2
+    assert "hint: `mimo run RECIPE --until prepare-env` makes what is missing" in blocked.stderr
+    assert bench.call("prepare-env", str(bench.recipe), "--profile", "smoke").returncode == 0
+    done = bench.call("rl-mixed", str(bench.recipe), "--profile", "smoke")
+    assert done.returncode == 0
+    assert "rl-mixed     ran" in done.stdout
+    assert "audit        left" in done.stdout
+    again = bench.call("rl-mixed", str(bench.recipe), "--profile", "smoke", "--force")
+    assert "asked for with --force" in again.stdout
+
+
+def test_the_unfinished_run_pins_its_profile(bench: Bench) -> None:
+    run(bench, knobs={"at": "raise"})
+    plan = bench.call("run", str(bench.recipe), "--dry-run")
+    assert "profile smoke (of run " in plan.stderr
