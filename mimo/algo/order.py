@@ -34,7 +34,7 @@ def ordered_advantages(
     """Rewards, advantages, loss weights and token values of a whole batch.
 
     The token advantages of rollouts `i` [n] int64 (one micro-batch):
-    `token_advantages(t.clean[i], t.flagged[i], batch.tokens[i], spans_within(t.spans, i, len(batch.group)))`.
+    `token_advantages(t.clean[i], t.flagged[i], batch.tokens[i], spans_within(t.spans, i))`.
 
     Args:
         batch: the rollouts, `[rollouts]` tensors in any order; see `Batch` for each field. settings: method

@@ -25,7 +25,8 @@ def merged_spans(spans: Tensor, tokens: Tensor) -> Tensor:
     reach = end.cummax(0).values if len(end) else end
     start = torch.maximum(start, torch.cat([reach.new_zeros(1), reach[:-1]])[: len(start)])
     used = end > start
-    return torch.stack([rollout, start - base, end - base], dim=1)[used]
+    # Column by column in memory, so that `spans_within` searches the first one without a copy.
+    return torch.stack([part[used] for part in (rollout, start - base, end - base)]).T
 
 
 def flagged_tokens(spans: Tensor, num_rollouts: int) -> Tensor:
@@ -55,10 +56,15 @@ def token_advantages(clean: Tensor, flagged: Tensor, tokens: Tensor, spans: Tens
     return torch.repeat_interleave(values, torch.cat([position, tokens.sum().reshape(1)]).diff())
 
 
-def spans_within(spans: Tensor, chosen: Tensor, num_rollouts: int) -> Tensor:
-    """[spans, 3] the spans of the rollouts `chosen` [n] int64, renumbered 0..n-1 in that order."""
-    place = spans.new_full((num_rollouts,), -1).index_copy(
-        0, chosen, torch.arange(len(chosen)).to(spans.device)
-    )
-    local = place[spans[:, 0]]
-    return torch.cat([local[:, None], spans[:, 1:]], dim=1)[local >= 0]
+def spans_within(spans: Tensor, chosen: Tensor) -> Tensor:
+    """[n, 3] the spans of the rollouts `chosen` [m] int64, renumbered 0..m-1 in that order.
+
+    Costs a search per chosen rollout, whatever the size of the batch. `spans` are sorted (`merged_spans`).
+    """
+    rollout = spans[:, 0].contiguous()
+    first = torch.searchsorted(rollout, chosen)
+    count = torch.searchsorted(rollout, chosen, right=True) - first
+    place = torch.repeat_interleave(count)
+    within = torch.arange(len(place), device=spans.device) - (count.cumsum(0) - count)[place]
+    found = spans[first[place] + within]
+    return torch.cat([place[:, None], found[:, 1:]], dim=1)

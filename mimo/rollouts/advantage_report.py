@@ -137,7 +137,7 @@ def _group(
 
 
 def _token_rows(members: Tensor, batch: Batch, tokens: TokenOutcomes) -> list[Json]:
-    spans = spans_within(tokens.spans, members, len(batch.group))
+    spans = spans_within(tokens.spans, members)
     counts = batch.tokens[members]
     values = token_advantages(tokens.clean[members], tokens.flagged[members], counts, spans)
     return [_plain(row) for row in torch.split(values, counts.tolist())]

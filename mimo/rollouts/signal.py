@@ -198,7 +198,7 @@ def _trained(finished: Sequence[Finished], batch: Batch, result: BatchAdvantages
             tokens.clean[chosen],
             tokens.flagged[chosen],
             batch.tokens[chosen],
-            spans_within(tokens.spans, chosen, len(batch.group)),
+            spans_within(tokens.spans, chosen),
         )
         advantages = np.zeros(len(payload), dtype=np.float32)
         advantages[payload.loss_mask] = values.to(torch.float32).numpy()

@@ -69,7 +69,7 @@ def test_token_values_of_a_micro_batch() -> None:
         result.tokens.clean[chosen],
         result.tokens.flagged[chosen],
         batch.tokens[chosen],
-        spans_within(result.tokens.spans, chosen, 3),
+        spans_within(result.tokens.spans, chosen),
     )
     own = result.rollouts.advantage
     assert result.tokens.scales is not None

@@ -31,7 +31,7 @@ def test_spans_say_the_same_as_flags(tokens: list[int], spans: list[tuple[int, i
     expected = [float(-(at + 1) if flag else at + 1) for at, row in enumerate(rows) for flag in row]
     assert values.tolist() == expected
     chosen = torch.tensor([3, 0, 4])
-    part = token_advantages(clean[chosen], hit[chosen], counts[chosen], spans_within(merged, chosen, 5))
+    part = token_advantages(clean[chosen], hit[chosen], counts[chosen], spans_within(merged, chosen))
     assert part.tolist() == [float(-(at + 1) if f else at + 1) for at in (3, 0, 4) for f in rows[at]]
 
 
