@@ -63,6 +63,8 @@ def event_line(event: Event) -> str | None:
         "failed": lambda: f"{stage}: failed, {about['committed']} units are saved",
         "count": lambda: f"{stage}: {about['what']}" + (f" ({about['why']})" if about["why"] else ""),
         "leftovers-killed": lambda: f"{stage}: left processes behind, killed: {about['processes']}",
+        "boxes-removed": lambda: f"{stage}: removed sandboxes of dead processes: {about['labels']}",
+        "reaper": lambda: f"{stage}: {about['message']}",
         "code-changed": lambda: f"{stage}: its code changed since the plan was made; the new code runs",
         "tracking": lambda: f"MLflow: {about['message']}",
         "found-killed": lambda: f"an earlier start of this run (process {about['pid']}) was killed",

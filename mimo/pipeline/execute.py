@@ -28,6 +28,8 @@ from mimo.run_dir.files import write_json
 from mimo.run_dir.locks import KernelLock
 from mimo.run_dir.outputs import Published
 from mimo.types import Json
+from sandbox.errors import SandboxError
+from sandbox.reaper import reap
 
 _TICK_S = 0.2
 
@@ -86,6 +88,7 @@ class _StageRun:
         self.session.stage_started(self.facts.name, self.attempt.key, self.work, self.attempt.attempts)
         about: dict[str, Json] = {"attempt": self.attempt.attempts, "committed": max(self.work.step(), 0)}
         self.session.event(self.facts.name, "start", about)
+        reap_boxes(self.session, self.facts.name)
         process = StageProcess(self._spec(), self.session.redact)
         try:
             self._follow(process)
@@ -180,6 +183,7 @@ class _StageRun:
         if self.heard.left:
             about: dict[str, Json] = {"processes": list(self.heard.left)}
             self.session.event(self.facts.name, "leftovers-killed", about)
+        reap_boxes(self.session, self.facts.name)
 
     def _judge(self, code: int | None) -> Published:
         """Publish, or raise why not."""
@@ -217,6 +221,17 @@ class _StageRun:
             assert issubclass(kind, MimoError)
             return kind(f"{stage}: {failure['message']}", hint=str(hint))
         return StageFailed(f"{stage}: its process {_ending(code)} after step {step}", hint=_hint(code, log))
+
+
+def reap_boxes(session: Session, stage: str) -> None:
+    """Remove sandboxes whose owner is dead, of any run; those of living owners stay."""
+    try:
+        labels = reap()
+    except (OSError, SandboxError) as error:
+        session.event(stage, "reaper", {"message": f"sandboxes of dead processes may be left: {error}"})
+        return
+    if labels:
+        session.event(stage, "boxes-removed", {"labels": list(labels)})
 
 
 def _ending(code: int | None) -> str:

@@ -14,6 +14,7 @@ import psutil
 LABEL = "MIMO_STAGE_LABEL"
 """In the environment of a stage's process; its descendants inherit it, whatever session they make."""
 _PR_SET_CHILD_SUBREAPER = 36
+_GUARDIAN = "guardian_process"
 
 
 def become_subreaper() -> None:
@@ -36,12 +37,12 @@ def stage_leftovers(session: int, label: str) -> list[psutil.Process]:
 def end_leftovers(session: int, label: str, *, grace_s: float) -> list[str]:
     """End what a finished stage left and wait until it is gone.
 
-    Guardians end their engines themselves when their owner is gone, so they get `grace_s` first.
+    A guardian ends its engine itself when its owner is gone, so while there is one it gets `grace_s`.
 
     Returns:
         The names of the processes that had to be killed.
     """
-    _wait_until(lambda: not stage_leftovers(session, label), grace_s)
+    _wait_until(lambda: not any(map(_is_guardian, stage_leftovers(session, label))), grace_s)
     killed: dict[int, str] = {}
     for _ in range(50):
         left = stage_leftovers(session, label)
@@ -84,6 +85,12 @@ def _reap_session(session: int) -> None:
         with contextlib.suppress(psutil.Error, ProcessLookupError, ChildProcessError):
             if process.status() == psutil.STATUS_ZOMBIE and os.getsid(process.pid) == session:
                 os.waitpid(process.pid, os.WNOHANG)
+
+
+def _is_guardian(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return any(_GUARDIAN in word for word in process.cmdline())
+    return False
 
 
 def _alive(process: psutil.Process) -> bool:

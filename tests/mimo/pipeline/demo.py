@@ -19,6 +19,8 @@ from mimo.errors import GateRefused, StageFailed
 from mimo.recipe.models import Recipe
 from mimo.stages.base import StageContext, StageResult
 from mimo.types import Json
+from sandbox import BoxLimits, BoxSpec, open_sandbox
+from sandbox.rootfs import ensure_rootfs
 
 ORDER = {
     "prepare-env": "tests.mimo.pipeline.demo:First",
@@ -122,8 +124,25 @@ def misbehave(what: str, step: int, ctx: StageContext) -> None:
         handle = ctx.sampler(Path("/models/a"))
         ctx.sampler_holds(Path("/models/b"), handle.version + 5)
         (ctx.out / "sampler").write_text(f"{handle.url} {ctx.sampler(Path('/models/c')).version}")
+    if what == "box":
+        keep_a_box_and_die(ctx)
     if what == "nan":
         ctx.log(step, {"grad": float("nan")})
+
+
+def keep_a_box_and_die(ctx: StageContext) -> None:
+    """Open a real box, start something in it, and be killed."""
+    snapshot = ctx.scratch / "tree"
+    snapshot.mkdir()
+    limits = BoxLimits(wall_s=600, command_s=60, memory_mb=512, processes=32, disk_mb=64, output_bytes=4096)
+    box = open_sandbox(
+        "local",
+        BoxSpec(
+            rootfs=ensure_rootfs(ctx.cache), snapshot=snapshot, workdir="/w", limits=limits, label=ctx.label
+        ),
+    )
+    box.exec("sleep 500 & echo started")
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Unbuilt:

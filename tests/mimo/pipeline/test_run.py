@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from mimo.errors import RecipeError
 from mimo.pipeline.run import Tools
 from mimo.run_dir.files import read_lines
+from sandbox.reaper import left_over
 from tests.mimo.pipeline.conftest import Bench
 
 Knobs = Callable[..., None]
@@ -108,6 +110,18 @@ def test_what_a_stage_leaves_is_killed_and_said(bench: Bench, knobs: Knobs) -> N
     (left,) = bench.watcher.named("leftovers-killed")
     assert len(left.about["processes"]) == 1  # type: ignore[arg-type]
     assert not [item for item in psutil.Process().children(recursive=True) if item.status() != "zombie"]
+
+
+def test_boxes_of_a_killed_stage_are_removed(
+    bench: Bench, knobs: Knobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MIMO_SANDBOX_STATE", str(tmp_path / "boxes"))
+    knobs(at="box")
+    report = bench.run()
+    assert report.error is not None
+    assert "killed by SIGKILL" in report.error.message
+    assert left_over() == []
+    assert not [item for item in psutil.process_iter(["cmdline"]) if item.info["cmdline"] == ["sleep", "500"]]
 
 
 def test_a_number_that_is_not_finite_is_flagged(bench: Bench, knobs: Knobs) -> None:
