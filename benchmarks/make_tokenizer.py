@@ -1,4 +1,4 @@
-"""Make recipes/tokenizers/small-2048 from the coding generator's own texts, and say how many tokens they take.
+"""Make recipes/tokenizers/small-2048 from the coding generator's texts; say how many tokens they take.
 
 python benchmarks/make_tokenizer.py                    # writes the tokenizer, prints its counts
 python benchmarks/make_tokenizer.py --compare DIR      # counts under another tokenizer too (changes nothing)
@@ -30,7 +30,8 @@ VOCABULARY = 2048
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 TEMPLATE = (
     "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
-    "'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    "'<|im_end|>' + '\n'}}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 SEED = 2048
 """Not a seed of any recipe, so that no task's own text made the vocabulary."""
@@ -114,7 +115,8 @@ def report(folder: Path) -> None:
             wholes.append(len(ids) + sum(map(len, said)) + sum(map(len, heard)))
         print(
             f"{folder.name} level {level}: prompt mean {mean(prompts):.0f} max {max(prompts)}, "
-            f"expert turns mean {mean(turns_only):.0f}, whole demonstration mean {mean(wholes):.0f} max {max(wholes)}"
+            f"expert turns mean {mean(turns_only):.0f}, "
+            f"whole demonstration mean {mean(wholes):.0f} max {max(wholes)}"
         )
 
 

@@ -10,20 +10,22 @@ import tempfile
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import cast
 
-from sandbox.git_rebuild import init_git
-
 from mimo.domains.base import TaskStore
 from mimo.domains.coding.protected import PROTECTED
+from mimo.domains.coding.reference import reference_files
+from mimo.domains.coding.telling_tests import with_telling_tests
 from mimo.errors import RecipeError
 from mimo.types import Domain, Environment, Json, Limits, Source, Split, Task, Verifier
+from sandbox.git_rebuild import init_git
 from sandbox.rootfs import build_test_tools, ensure_rootfs, rootfs_digest
 from sandbox.snapshot import snapshot_tree
 
 WORKDIR = "/work"
-TOOLS = "/opt/test-tools"
+VISIBLE_COMMAND = "PYTHONPATH=/opt/test-tools python3 -m pytest -q --tb=short -p no:cacheprovider"
 BASE_ENV = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/tmp",
@@ -101,9 +103,14 @@ def import_task(path: Path, store: TaskStore, *, limits: Limits, history: str, c
         commit = init_git(tree)
         snapshot = snapshot_tree(tree, store.root / "snapshots")
         private = _store_private(path, store)
-    if folder.text("runner", "pytest") == "pytest":
+    if folder.text("runner", "pytest") != "functions":
         build_test_tools(store.root / "tools")
-    return _task(folder, snapshot, commit, private, limits, rootfs_digest(ensure_rootfs(cache)))
+    task = _task(folder, snapshot, commit, private, limits, _image(cache))
+    named = task.verifier.fail_to_pass or task.verifier.pass_to_pass
+    has_reference = bool(reference_files(store.private(task)))
+    if task.verifier.expect["runner"] == "pytest" and not named and has_reference:
+        return with_telling_tests(task, store, cache)
+    return task
 
 
 def _task(folder: TaskFolder, snapshot: str, commit: str, private: str, limits: Limits, image: str) -> Task:
@@ -130,7 +137,7 @@ def _task(folder: TaskFolder, snapshot: str, commit: str, private: str, limits: 
             fail_to_pass=folder.texts("fail_to_pass"),
             pass_to_pass=folder.texts("pass_to_pass"),
             protected=(*PROTECTED, *folder.texts("protected"), *folder.texts("visible")),
-            command=folder.text("command", "python3 -m pytest -q --tb=short"),
+            command=folder.text("command", VISIBLE_COMMAND),
             timeout_s=_timeout(folder),
             expect={
                 "runner": runner,
@@ -145,6 +152,12 @@ def _task(folder: TaskFolder, snapshot: str, commit: str, private: str, limits: 
 def folder_task_id(path: Path) -> str:
     """The opaque id of a user's folder, from its name."""
     return "f" + hashlib.sha256(path.name.encode()).hexdigest()[:12]
+
+
+@lru_cache(maxsize=8)
+def _image(cache: Path) -> str:
+    """Digest of the root file system; checking it reads all its files, so once a process."""
+    return rootfs_digest(ensure_rootfs(cache))
 
 
 def _timeout(folder: TaskFolder) -> float:

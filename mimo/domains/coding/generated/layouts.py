@@ -8,19 +8,26 @@ from dataclasses import dataclass
 from mimo.domains.coding.generated.family import Spelling
 
 _NEIGHBOURS = (
-    (
-        "is_blank",
-        'def is_blank(text):\n    """Return True if text has nothing but spaces."""\n    return not text.strip()\n',
-    ),
-    ("double", 'def double(number):\n    """Return number times two."""\n    return number + number\n'),
-    (
-        "swap",
-        'def swap(pair):\n    """Return the pair with its two items exchanged."""\n    return (pair[1], pair[0])\n',
-    ),
-    (
-        "join_words",
-        'def join_words(words):\n    """Return the words as one line."""\n    return " ".join(words)\n',
-    ),
+    '''\
+def is_blank(text):
+    """Return True if text has nothing but spaces."""
+    return not text.strip()
+''',
+    '''\
+def double(number):
+    """Return number times two."""
+    return number + number
+''',
+    '''\
+def swap(pair):
+    """Return the pair with its two items exchanged."""
+    return (pair[1], pair[0])
+''',
+    '''\
+def join_words(words):
+    """Return the words as one line."""
+    return " ".join(words)
+''',
 )
 _PACKAGES = ("core", "toolkit", "app", "lib")
 
@@ -51,7 +58,7 @@ def pick_layout(rng: random.Random, spelling: Spelling, level: int) -> Layout:
     package = rng.choice(_PACKAGES) if level > 1 and rng.random() < 0.5 else None
     before = after = ""
     if level > 1 and rng.random() < 0.6:
-        neighbour = rng.choice([text for name, text in _NEIGHBOURS if name != spelling.function])
+        neighbour = rng.choice([text for text in _NEIGHBOURS if f"def {spelling.function}(" not in text])
         if rng.random() < 0.5:
             before = neighbour + "\n\n"
         else:

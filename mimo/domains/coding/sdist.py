@@ -1,0 +1,99 @@
+"""A release's source archive: fetched by pip, checked by sha256, unpacked by our own filter."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import tarfile
+from pathlib import Path, PurePosixPath
+
+from mimo.domains.coding import sdist_fetch
+from mimo.errors import RecipeError
+
+MAX_FILES = 4000
+MAX_BYTES = 64_000_000
+FETCH_TIMEOUT_S = 300.0
+
+
+def fetch(name: str, version: str, sha256: str, cache: Path) -> Path:
+    """The archive's path in `cache`, fetched if it is not there.
+
+    Raises:
+        RecipeError: not to be had, or its hash is another one (the file is removed).
+    """
+    cache.mkdir(parents=True, exist_ok=True)
+    kept = cache / f"{sha256}.tar.gz"
+    if kept.is_file() and _sha256(kept) == sha256:
+        return kept
+    inbox = cache / f"{name}-{version}"
+    inbox.mkdir(exist_ok=True)
+    command = [sys.executable, str(Path(sdist_fetch.__file__)), name, version, sha256, str(inbox)]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=FETCH_TIMEOUT_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RecipeError(f"{name} {version}: pip did not answer in {FETCH_TIMEOUT_S:.0f} s") from error
+    found = sorted(inbox.glob("*.tar.gz"))
+    if done.returncode != 0 or not found:
+        last = (done.stderr.strip().splitlines() or ["no archive came"])[-1]
+        raise RecipeError(
+            f"{name} {version}: no source archive: {last[:300]}",
+            hint=f"try: python -m pip download --no-deps --no-binary :all: {name}=={version}",
+        )
+    got = _sha256(found[0])
+    if got != sha256:
+        found[0].unlink()
+        raise RecipeError(
+            f"{name} {version}: {found[0].name} has sha256 {got}, the recipe says {sha256}",
+            hint="the archive is not the one this task was made for; correct the recipe only if you trust it",
+        )
+    found[0].rename(kept)
+    return kept
+
+
+def unpack(archive: Path) -> dict[str, bytes]:
+    """Path (without the archive's top folder) to content of its regular files.
+
+    Raises:
+        RecipeError: a link, device or path that leaves the archive, or more than the caps allow.
+    """
+    files: dict[str, bytes] = {}
+    left = MAX_BYTES
+    try:
+        with tarfile.open(archive, "r:gz") as tar:
+            for member in tar:
+                path = _inner(archive, member)
+                if path is None:
+                    continue
+                left -= member.size
+                if left < 0 or len(files) >= MAX_FILES:
+                    raise RecipeError(f"{archive.name}: more than {MAX_FILES} files or {MAX_BYTES} bytes")
+                stream = tar.extractfile(member)
+                files[path] = stream.read() if stream else b""
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise RecipeError(f"{archive.name}: cannot be unpacked: {error}") from error
+    return files
+
+
+def _inner(archive: Path, member: tarfile.TarInfo) -> str | None:
+    """The member's path below the top folder; None for folders."""
+    pure = PurePosixPath(member.name)
+    if pure.is_absolute() or ".." in pure.parts or "\\" in member.name:
+        raise RecipeError(f"{archive.name}: {member.name!r} leaves the archive")
+    if member.isdir():
+        return None
+    if not member.isreg():
+        raise RecipeError(f"{archive.name}: {member.name!r} is neither a file nor a folder")
+    return "/".join(pure.parts[1:]) or None
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
