@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sandbox.base import Changes, FileChange
-from sandbox.paths import MOST_DEPTH, open_folder
+from sandbox.paths import open_folder
 
 _LEFT_OUT = b".git"
 """At the top of the tree: history is not part of a patch."""
+_MOST_DEPTH = 100
 _MOST_ENTRIES = 1_000_000
 _OPAQUE = ("trusted.overlay.opaque", "user.overlay.opaque")
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -123,7 +124,7 @@ def _overlay_level(found: _Collector, upper: int, lower: int | None, at: bytes, 
             _deleted(found, lower, name, at)
         elif stat.S_ISDIR(facts.st_mode):
             _replaced_by_folder(found, lower, name, path)
-            if depth >= MOST_DEPTH:
+            if depth >= _MOST_DEPTH:
                 found.add(path, None, None, "folders nested too deep")
                 continue
             with _opened(name, upper) as inner, _lower_folder(lower, name) as below:
@@ -146,7 +147,7 @@ def _tree_level(found: _Collector, tree: int, lower: int | None, at: bytes, dept
             _file(found, tree, lower, name, path, facts)
             continue
         _replaced_by_folder(found, lower, name, path)
-        if depth >= MOST_DEPTH:
+        if depth >= _MOST_DEPTH:
             found.add(path, None, None, "folders nested too deep")
             continue
         with _opened(name, tree) as inner, _lower_folder(lower, name) as below:

@@ -105,7 +105,8 @@ def _become_bwrap(request: dict[str, Any], fds: list[int]) -> NoReturn:
         os.setresuid(request["uid"], request["uid"], request["uid"])
     _checked("prctl", _libc.prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0))
     moved = [os.dup2(fd, 100 + i, inheritable=False) for i, fd in enumerate(fds)]
-    for target, source in enumerate((0, 1, 1, 2, 3, 4, 5)):  # 0 1 2, 3 status, 4 arguments, 5 filter, 6 json
+    os.dup2(os.open("/dev/null", os.O_RDONLY), 0, inheritable=True)
+    for target, source in enumerate((1, 1, 2, 3, 4, 5, 0), start=1):  # 3 status, 4 options, 5 filter, 6 json, 7 commands
         os.dup2(moved[source], target, inheritable=True)
     os.chdir("/")
     arguments = [request["bwrap"], "--args", "4", "--", *request["command"]]

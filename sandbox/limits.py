@@ -58,7 +58,7 @@ class Meter:
         if self._disk_is_full():
             return "disk"
         if self._group is not None:
-            return None
+            return "processes" if self._refused_forks() else None
         mine = descendants(init, list(processes))
         if sum(process.threads for process in mine) - (OWN_PROCESSES - 2) >= self._limits.processes:
             return "processes"
@@ -67,6 +67,12 @@ class Meter:
             return None
         shares = sum(proportional_bytes(process.pid, process.resident) for process in mine)
         return "memory" if shares > limit else None
+
+    def _refused_forks(self) -> bool:
+        now = self._group.limits_hit()["processes"] if self._group else 0
+        new = now > self._hits["processes"]
+        self._hits["processes"] = now
+        return new
 
     def _disk_is_full(self) -> bool:
         started = time.monotonic()

@@ -97,8 +97,11 @@ class LocalBox:
 
     def _start(self, folder: str) -> None:
         self._starts += 1
-        request = launch_request(self._spec, self._home, self._mode, self._uid, self._starts)
-        request |= {"bwrap": self._bwrap, "cgroups": self._group.entries if self._group else []}
+        cgroups = self._group.entries if self._group else []
+        request = launch_request(
+            self._spec, self._home, self._mode, self._uid, start=self._starts, cgroups=cgroups
+        )
+        request["bwrap"] = self._bwrap
         try:
             self._launched = launch(request, bwrap_arguments(self._spec))
         except LaunchFailed as failure:

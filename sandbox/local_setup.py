@@ -10,6 +10,7 @@ from pathlib import Path
 from sandbox.base import BoxSpec
 from sandbox.errors import SandboxError
 from sandbox.launch import STAGE
+from sandbox.limits import OWN_PROCESSES
 from sandbox.shell import SUPERVISOR
 
 SHELL = "usr/libexec/box-shell"
@@ -63,8 +64,14 @@ def _root_arguments(rootfs: Path) -> list[str]:
     return arguments
 
 
-def launch_request(spec: BoxSpec, home: Path, mode: str, uid: int | None, start: int) -> dict[str, object]:
-    """What the launcher needs to know; makes the folders of the overlay. `start` counts the box's starts."""
+def launch_request(
+    spec: BoxSpec, home: Path, mode: str, uid: int | None, *, start: int, cgroups: list[str]
+) -> dict[str, object]:
+    """What the launcher needs to know; makes the folders of the overlay. `start` counts the box's starts.
+
+    Without a cgroup the shell sets a process limit on itself: inside the box's own user namespace the kernel
+    counts the box's processes alone (since Linux 5.14).
+    """
     upper, scratch = home / "upper", home / f"scratch{start}"
     if mode == "overlay":
         facts = spec.snapshot.stat()
@@ -74,8 +81,10 @@ def launch_request(spec: BoxSpec, home: Path, mode: str, uid: int | None, start:
                 folder.chmod(facts.st_mode & 0o777)
                 if uid is not None:
                     os.chown(folder, uid, uid)
+    most = spec.limits.processes + OWN_PROCESSES
     shell = f"/{SHELL}" if (spec.rootfs / SHELL).exists() else "/bin/bash"
     return {
+        "cgroups": cgroups,
         "stage": STAGE,
         "rootfs": str(spec.rootfs.resolve()),
         "readonly": [str(path.resolve()) for path in spec.readonly.values()],
@@ -87,7 +96,7 @@ def launch_request(spec: BoxSpec, home: Path, mode: str, uid: int | None, start:
         "userns": uid is None,
         "uid": uid,
         "file_bytes": (spec.limits.disk_mb + _OUTPUT_SLACK_MB) << 20,
-        "command": [shell, "--norc", "--noprofile", "-c", SUPERVISOR, shell, str(spec.limits.processes + 4)],
+        "command": [shell, "--norc", "--noprofile", "-c", SUPERVISOR, shell, "" if cgroups else str(most)],
     }
 
 

@@ -14,7 +14,7 @@ from sandbox.errors import SandboxError, SandboxFileError
 
 _OPENAT2 = 437
 _NO_MAGICLINKS, _IN_ROOT = 0x02, 0x10
-MOST_DEPTH = 100
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -102,41 +102,50 @@ def _make_folders(root: int, folder: PurePosixPath) -> None:
 
 def open_folder(name: str | bytes | Path, parent: int | None = None) -> int:
     """A descriptor of a folder (never through a link); one without permissions is opened up if it is ours."""
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        return os.open(name, flags, dir_fd=parent)
+        return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
     except PermissionError:
         handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
         try:
             mode = stat.S_IMODE(os.fstat(handle).st_mode)
             os.chmod(f"/proc/self/fd/{handle}", mode | 0o700)
-            return os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            return os.open(f"/proc/self/fd/{handle}", _FOLDER)
         finally:
             os.close(handle)
 
 
 def used_bytes(folder: Path) -> int:
-    """Disk space below a folder of a running box, 1 KiB an entry included; trees too deep to walk count as endless."""
-    total = 0
-    levels: list[tuple[int, list[str]]] = []
+    """Disk space below a folder of a running box, 1 KiB an entry included.
+
+    Holds one descriptor at any depth. Where folders are moved under us the walk ends early; the next one sees more.
+    """
+    total, fd = 0, -1
+    levels: list[tuple[int, list[str]]] = []  # the inode of every folder we are in, and its folders still to visit
     try:
         fd = open_folder(folder)
         while True:
             size, names = _measure(fd)
             total += size
-            levels.append((fd, names))
-            if len(levels) > MOST_DEPTH:
-                return 1 << 62
+            levels.append((os.fstat(fd).st_ino, names))
             while levels and not levels[-1][1]:
-                os.close(levels.pop()[0])
+                levels.pop()
+                if levels:
+                    fd = _replace(fd, os.open("..", _FOLDER, dir_fd=fd))
+                    if os.fstat(fd).st_ino != levels[-1][0]:
+                        return total
             if not levels:
                 return total
-            fd = open_folder(levels[-1][1].pop(), levels[-1][0])
+            fd = _replace(fd, open_folder(levels[-1][1].pop(), fd))
     except OSError:
-        return total  # it changes while we look; the next look sees it
+        return total
     finally:
-        for fd, _names in levels:
+        if fd >= 0:
             os.close(fd)
+
+
+def _replace(old: int, new: int) -> int:
+    os.close(old)
+    return new
 
 
 def _measure(fd: int) -> tuple[int, list[str]]:
@@ -167,7 +176,7 @@ def remove_tree(folder: Path) -> None:
             inner.append((name, todo))
             fd, todo = inside, _unlink_files(inside)
         elif inner:
-            outside = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
+            outside = os.open("..", _FOLDER, dir_fd=fd)
             os.close(fd)
             name, todo = inner.pop()
             fd = outside

@@ -22,6 +22,7 @@ _MOST_STATUS_BYTES = 1 << 16
 _TAIL_WAIT_S = 0.02
 
 SUPERVISOR = r"""
+exec 0<&7 7<&-
 IFS= read -r t || exit 0
 exec 4>&1 2>/dev/null
 [ -z "$1" ] || ulimit -u "$1"
@@ -32,7 +33,8 @@ while IFS= read -r go; do
     builtin printf '%s\0%d\0\0' "$t" $? >&3
 done
 """
-"""Arguments: the most processes of its user, or nothing. Ends at end of input."""
+"""Argument: the most processes of its user, or nothing. Ends at end of input. Commands come on descriptor 7, which
+bubblewrap's own process in the box does not keep: others could open it there."""
 
 
 class Report(NamedTuple):
