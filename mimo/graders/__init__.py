@@ -1,0 +1,1 @@
+"""How good a finished rollout is: facts by program analysis, rubrics, ranking, maintainer classes."""
