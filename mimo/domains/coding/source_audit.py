@@ -14,6 +14,9 @@ from mimo.domains.coding.protected import TOOL_MODULES
 _MODULES = {
     **dict.fromkeys(("unittest", *(TOOL_MODULES - {"packaging", "pygments"})), "F07 test framework"),
     "gc": "F10 introspection",
+    "inspect": "F10 introspection",
+    "linecache": "F10 introspection",
+    "mimo_sentinel": "F07 patches the verifier",
     "ctypes": "F07 patches the interpreter",
     "builtins": "F07 patches the interpreter",
     "atexit": "F08 ends the run",
@@ -41,6 +44,7 @@ _ATTRIBUTES = {
 _CALLS = {"exec": "hidden code", "eval": "hidden code", "__import__": "hidden code"}
 _TEXTS = {
     "/proc/": "F10 introspection",
+    "/verify": "F16 reads the verifier",
     "PYTEST_CURRENT_TEST": "F11 detects the test run",
     "mimo_real": "F09 verifier",
     "test_hidden": "F11 detects the test run",
