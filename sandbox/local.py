@@ -44,10 +44,13 @@ class LocalBox:
         bwrap = shutil.which("bwrap")
         if bwrap is None:
             raise SandboxUnavailable("bubblewrap is not installed", hint="apt-get install bubblewrap")
+        if not spec.snapshot.is_dir():
+            raise SandboxError(f"no snapshot at {spec.snapshot}", hint="make one with sandbox.snapshot.snapshot_tree")
         self._spec = spec
         self._bwrap = bwrap
         self._uid = BOX_UID if os.geteuid() == 0 else None
         self._lock = threading.RLock()
+        self._killing = threading.Lock()
         self._busy = self._frozen = self._closed = False
         self._over: Kind | None = None
         self._struck: Kind | None = None
@@ -209,6 +212,8 @@ class LocalBox:
                 report = shell.run(command, output, min(allowed, wall_left + 0.2), self._kill_command)
             finally:
                 self._busy = False
+            with self._killing:
+                pass  # the watching thread may still be at it
             if report.timed_out and wall_left < allowed:
                 self._over = self._struck = "wall"
             if report.box_ended or (report.timed_out and not report.shell_ended and report.code is None):
@@ -258,6 +263,10 @@ class LocalBox:
 
     def _kill_command(self) -> None:
         """Kill the shell and every process that started since its command did; the whole box if that fails."""
+        with self._killing:
+            self._kill_since_command()
+
+    def _kill_since_command(self) -> None:
         launched = self._launched
         if launched is None:
             return
@@ -293,14 +302,15 @@ class LocalBox:
         kind = self._meter.exceeded(launched.init, processes)
         if kind is None:
             return
-        self._struck = kind
-        if kind in ("disk", "wall"):
-            self._over = kind
-            with contextlib.suppress(OSError):
-                signal.pidfd_send_signal(launched.init_handle, signal.SIGKILL)
-        else:
-            self._since = self._since if self._busy else 0
-            self._kill_command()
+        with self._killing:
+            self._struck = kind
+            if kind in ("disk", "wall"):
+                self._over = kind
+                with contextlib.suppress(OSError):
+                    signal.pidfd_send_signal(launched.init_handle, signal.SIGKILL)
+            else:
+                self._since = self._since if self._busy else 0
+                self._kill_since_command()
 
     # --- files ------------------------------------------------------------------------------------------------------
 
