@@ -153,6 +153,12 @@ class Recipe(Section):
                 raise ValueError(f"{key} {tokens} is not below policy.context_tokens {context}")
         return self
 
+    @model_validator(mode="after")
+    def _judge_has_an_endpoint(self) -> Recipe:
+        if self.grading.judge is not None and self.runtime.judge.url is None:
+            raise ValueError("grading.judge is set and runtime.judge.url is not")
+        return self
+
     def section(self, key: str) -> dict[str, Json]:
         """The part of the recipe under a dotted key as plain JSON data: `section("rl_mixed.mask")`.
 

@@ -74,6 +74,19 @@ class SandboxRuntime(Section):
     """Docker hosts to spread boxes over; empty = this machine."""
 
 
+class JudgeRuntime(Section):
+    """The endpoint of `grading.judge` (any OpenAI-compatible server)."""
+
+    url: str | None
+    """Base of its API, up to and with /v1."""
+    api_key: str | None
+    """Key, as ${env:NAME}; null = none is sent."""
+    timeout_s: Positive
+    """Seconds one answer may take."""
+    concurrency: Count
+    """Questions asked at the same time."""
+
+
 class Runtime(Section):
     """Paths, hosts, devices, ports, concurrency."""
 
@@ -87,6 +100,8 @@ class Runtime(Section):
     """The training engine."""
     sandbox: SandboxRuntime
     """Boxes."""
+    judge: JudgeRuntime
+    """The grading model's endpoint."""
     prepare_concurrency: Count
     """Environments built at the same time."""
     heartbeat_s: Positive

@@ -77,6 +77,17 @@ class ColdStart(Section):
     """Rollouts of the evaluation at the end; 0 = none."""
 
 
+class Judge(Section):
+    """A model that grades beside program analysis; where it is served is in `runtime.judge`."""
+
+    model: Annotated[str, Field(min_length=1)]
+    """Its name at the endpoint."""
+    max_tokens: Count
+    """Longest answer, tokens."""
+    retries: Whole
+    """Further tries after an answer that is missing or malformed."""
+
+
 class Grading(Section):
     """How quality changes rewards (GRS) and advantages (GAR)."""
 
@@ -92,6 +103,8 @@ class Grading(Section):
     """Passing rollouts below the mean: zero (the GAR paper) or keep (keeps mass under a length penalty)."""
     gar_recentre: bool
     """Subtract the group mean after redistribution."""
+    judge: Judge | None
+    """Grade with a model as well; null = program analysis alone."""
 
 
 class Shares(Section):
