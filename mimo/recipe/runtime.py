@@ -68,6 +68,8 @@ class SandboxRuntime(Section):
 
     concurrency: Count
     """Boxes open at the same time on each host."""
+    verifiers: Count
+    """Verifications running at the same time, about the number of cores."""
     runtime: str | None
     """Container runtime of the docker back end (runsc, kata, …); null = the daemon's default."""
     hosts: Many[str]

@@ -48,6 +48,9 @@ class House:
     harness: Callable[[str], Harness]
     pool: Executor
     boxes: asyncio.Semaphore
+    """Boxes that policies hold at once; a rollout's own clock starts when it has one."""
+    verifiers: asyncio.Semaphore
+    """Verifications at once: they are pure computing, so about the number of cores."""
     policy: str
     verdicts: dict[tuple[str, str], Verdict] = field(default_factory=dict)
     """Verdicts by (task, digest of the changes): equal changes get the verdict of their first run."""
@@ -81,7 +84,7 @@ class House:
         if known is not None:
             self.verdicts_reused += 1
             return known
-        async with self.boxes:
+        async with self.verifiers:
             verdict = await self.in_thread(
                 self.domain(task.domain).verify,
                 task,

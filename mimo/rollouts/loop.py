@@ -80,8 +80,7 @@ async def run_rollout(attempt: Attempt, sampler: Sampler, house: House) -> Finis
     changes: Changes | None = None
     try:
         with boundary("rollout"):
-            async with asyncio.timeout(attempt.task.environment.limits.wall_s):
-                status, changes = await _act_out(attempt, sampler, house, dialogue)
+            status, changes = await _act_out(attempt, sampler, house, dialogue)
         record = replace(record, status=status)
         with boundary("verifier"):
             started = time.monotonic()
@@ -128,7 +127,8 @@ async def _act_out(
     harness = house.harness(attempt.harness)
     async with house.box(attempt.task) as box:
         _open_dialogue(attempt.task, harness, house, dialogue)
-        status = await _talk(attempt, sampler, house, harness, box, dialogue)
+        async with asyncio.timeout(attempt.task.environment.limits.wall_s):
+            status = await _talk(attempt, sampler, house, harness, box, dialogue)
         with boundary("sandbox"):
             await house.in_thread(box.freeze)
             return status, await house.in_thread(box.changes)

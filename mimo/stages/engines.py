@@ -83,8 +83,9 @@ def trainer_config(
 def open_house(ctx: StageContext, model_dir: Path, policy: str) -> Iterator[House]:
     """The house of this stage's rollouts, with its threads; `model_dir` gives the tokenizer."""
     recipe = ctx.recipe
-    boxes = recipe.runtime.sandbox.concurrency
-    pool = ThreadPoolExecutor(max_workers=boxes + 2, thread_name_prefix="box")
+    runtime = recipe.runtime.sandbox
+    threads = runtime.concurrency + runtime.verifiers
+    pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="box")
     try:
         yield House(
             store=task_store(ctx),
@@ -94,7 +95,8 @@ def open_house(ctx: StageContext, model_dir: Path, policy: str) -> Iterator[Hous
             domain=load_domain,
             harness=lambda name: load_harness(name, max_turns=recipe.harness.max_turns),
             pool=pool,
-            boxes=asyncio.Semaphore(boxes),
+            boxes=asyncio.Semaphore(runtime.concurrency),
+            verifiers=asyncio.Semaphore(runtime.verifiers),
             policy=policy,
         )
     finally:

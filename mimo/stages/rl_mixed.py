@@ -1,8 +1,8 @@
 """Mixed reinforcement learning, synchronous: sample groups, judge them, make the signal, train, record.
 
 One step: groups of rollouts under the current weights -> hack audit and grades -> METHOD 7's order -> a batch
-on disk -> one DeepSpeed step -> weights into the sampler, checked by the canary -> checkpoint -> commit. A kill
-at any moment loses at most the step in flight.
+on disk -> one DeepSpeed step -> weights into the sampler, checked by the canary -> checkpoint -> commit. A
+kill at any moment loses at most the step in flight.
 """
 
 from __future__ import annotations
