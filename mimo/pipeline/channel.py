@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
 from mimo.types import Json
@@ -43,13 +43,13 @@ class Channel:
             return False
         return True
 
-    def messages(self) -> Iterator[Message]:
-        """Messages until the other side closes or dies."""
+    def messages(self, redact: Callable[[str], str] | None = None) -> Iterator[Message]:
+        """Messages until the other side closes or dies; `redact` sees each line before it is read."""
         with self._end.makefile("rb") as lines:
             try:
                 for line in lines:
                     if line.endswith(b"\n"):
-                        yield cast(Message, json.loads(line))
+                        yield cast(Message, json.loads(redact(line.decode()) if redact else line))
             except OSError:
                 return
 

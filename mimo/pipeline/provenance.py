@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from mimo.types import Json
@@ -9,10 +10,11 @@ from mimo.types import Json
 _DIFF_BYTES = 2**20
 
 
-def provenance(folder: Path) -> dict[str, Json]:
+def provenance(folder: Path, redact: Callable[[str], str] = str) -> dict[str, Json]:
     """{commit, branch, dirty, diff} of the git work tree that holds `folder`, or {unknown: why}.
 
-    A tree of another owner («dubious ownership») or one without a commit is unknown, never an error.
+    `redact` takes secrets out of the diff. A tree of another owner («dubious ownership») or one without a
+    commit is unknown, never an error.
     """
     try:
         import git
@@ -20,14 +22,14 @@ def provenance(folder: Path) -> dict[str, Json]:
         return {"unknown": f"git cannot be used: {str(error).splitlines()[0]}"}
     try:
         with git.Repo(folder, search_parent_directories=True) as repository:
-            return _facts(repository)
+            return _facts(repository, redact)
     except (git.GitError, ValueError, OSError) as error:
         return {
             "unknown": f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"
         }
 
 
-def _facts(repository: object) -> dict[str, Json]:
+def _facts(repository: object, redact: Callable[[str], str]) -> dict[str, Json]:
     import git
 
     assert isinstance(repository, git.Repo)
@@ -37,5 +39,5 @@ def _facts(repository: object) -> dict[str, Json]:
         "commit": repository.head.commit.hexsha,
         "branch": branch,
         "dirty": bool(diff) or bool(repository.untracked_files),
-        "diff": diff[:_DIFF_BYTES],
+        "diff": redact(diff)[:_DIFF_BYTES],
     }

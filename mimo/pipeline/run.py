@@ -133,8 +133,8 @@ def _run_folder(project: Project) -> RunFolder:
         recipe=project.recipe.data(),
         origins={key: str(origin) for key, origin in project.resolved.origins.items()},
         git={
-            "recipe": provenance(project.resolved.path.parent),
-            "mimo": provenance(Path(__file__).resolve().parent),
+            "recipe": provenance(project.resolved.path.parent, _redactor(project)),
+            "mimo": provenance(Path(__file__).resolve().parent, _redactor(project)),
         },
         command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
     )

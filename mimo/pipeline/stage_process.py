@@ -25,7 +25,7 @@ _GRACE_S = 10.0
 
 
 class StageProcess:
-    """One running stage. `redact` takes secrets out of what it prints before that reaches the log."""
+    """One running stage. `redact` takes secrets out of what it prints and tells before anything keeps it."""
 
     def __init__(self, spec: StageSpec, redact: Callable[[str], str]) -> None:
         work = Work(Path(spec.work))
@@ -47,7 +47,7 @@ class StageProcess:
         self.pid = self._process.pid
         self._threads = [
             threading.Thread(target=self._pump, args=(work.log, redact), name="stage-log", daemon=True),
-            threading.Thread(target=self._listen, name="stage-channel", daemon=True),
+            threading.Thread(target=self._listen, args=(redact,), name="stage-channel", daemon=True),
         ]
         for thread in self._threads:
             thread.start()
@@ -100,8 +100,8 @@ class StageProcess:
                 with contextlib.suppress(OSError):
                     file.write(redact(line.decode(errors="replace")).encode())
 
-    def _listen(self) -> None:
-        for message in self._channel.messages():
+    def _listen(self, redact: Callable[[str], str]) -> None:
+        for message in self._channel.messages(redact):
             self._messages.put(message)
 
 

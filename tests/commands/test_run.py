@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
-from tests.mimo.pipeline.conftest import Bench
+from tests.mimo.pipeline.conftest import ROOT, Bench
+
+HEAVY = ("torch", "mlflow", "vllm", "deepspeed", "transformers", "git")
 
 PLAN = """\
 stage        plan       why
@@ -148,3 +153,18 @@ def test_the_unfinished_run_pins_its_profile(bench: Bench) -> None:
     run(bench, knobs={"at": "raise"})
     plan = bench.call("run", str(bench.recipe), "--dry-run")
     assert "profile smoke (of run " in plan.stderr
+
+
+def test_with_nothing_to_do_nothing_heavy_is_loaded(bench: Bench) -> None:
+    assert run(bench).returncode == 0
+    code = (
+        "import atexit, sys\nfrom tests.mimo.pipeline.program import use_demo_stages\n"
+        "from commands.cli import main\nuse_demo_stages()\n"
+        f"atexit.register(lambda: print([name for name in {HEAVY!r} if name in sys.modules]))\n"
+        f"sys.argv[1:] = ['run', {str(bench.recipe)!r}, '--profile', 'smoke']\nmain()\n"
+    )
+    env = {**os.environ, "MIMO_HOME": str(bench.home.root)}
+    shown = subprocess.run([sys.executable, "-c", code], env=env, cwd=ROOT, capture_output=True, text=True)
+    assert shown.returncode == 0
+    assert "nothing to do" in shown.stdout
+    assert shown.stdout.splitlines()[-1] == "[]"

@@ -110,6 +110,9 @@ def misbehave(what: str, step: int, ctx: StageContext) -> None:
         return
     if what == "raise":
         raise StageFailed("no gradient reached the weights", hint="raise the group size")
+    if what == "leak":
+        ctx.event("told", {"url": os.environ["DEMO_SECRET"]})
+        raise StageFailed(f"cannot reach http://u:{os.environ['DEMO_SECRET']}@h:1")
     if what == "crash":
         raise ZeroDivisionError("a bug")
     if what == "gate":

@@ -141,14 +141,19 @@ def test_scratch_is_gone_and_no_litter_is_left(bench: Bench) -> None:
     assert not [name for name in names if name.endswith((".tmp", ".work"))]
 
 
-def test_secrets_stay_out_of_every_file(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_stay_out_of_every_file(bench: Bench, monkeypatch: pytest.MonkeyPatch, knobs: Knobs) -> None:
     monkeypatch.setenv("DEMO_SECRET", "hunter2-hunter2")
-    report = bench.run("runtime.sampler.urls=['http://u:${env:DEMO_SECRET}@h:1']")
-    assert report.error is None
+    key = "runtime.sampler.urls=['http://u:${env:DEMO_SECRET}@h:1']"
+    knobs(at="leak")
+    failed = bench.run(key)
+    assert failed.error is not None
+    assert failed.error.message == "rl-mixed: cannot reach http://u:${env:DEMO_SECRET}@h:1"
+    knobs()
+    assert bench.run(key).error is None
     files = [path for path in bench.home.root.rglob("*") if path.is_file()]
     assert not [path for path in files if b"hunter2-hunter2" in path.read_bytes()]
     log = (bench.output("rl-mixed") / "_run" / "stage.log").read_text()
-    assert "${env:DEMO_SECRET}" in log
+    assert "the first line of the log ${env:DEMO_SECRET}" in log
 
 
 def test_a_full_looking_disk_stops_before_a_stage(bench: Bench) -> None:
