@@ -2,9 +2,8 @@
 
 A row holds unrelated sequences, or one shared prefix followed by the suffixes of a group. Every segment is
 one call of scaled dot-product attention over exactly the keys it may see, so that memory and work grow with
-sum(suffix * (prefix + suffix)) and no row-by-row mask exists (a dense mask cost 1.2 to 3 times the step on
-CPU, see docs/training.md). Registered with transformers under `NAME`; every model that takes its attention
-from transformers' table can use it.
+sum(suffix * (prefix + suffix)) and not with the square of the row, as under a dense mask. Registered with
+transformers under `NAME`; every model that takes its attention from transformers' table can use it.
 """
 
 from __future__ import annotations

@@ -227,16 +227,21 @@ def _check_norm(norm: float) -> None:
 
 
 def _import_deepspeed() -> Any:
-    """DeepSpeed without what it starts at import: mlflow (a second), and the shared-memory kernel.
+    """DeepSpeed (and transformers' models) without what they pull in only to look whether it is there.
 
-    That kernel is compiled at first use and leaves 69 MB per rank in /dev/shm; gloo does its work.
+    mlflow and scikit-learn are left out: half of the import time, and joblib's semaphores in /dev/shm. So is
+    DeepSpeed's shared-memory kernel, which is compiled at first use and leaves 69 MB per rank there; gloo
+    does its work.
     """
-    blocked = "mlflow" not in sys.modules
-    if blocked:
-        sys.modules["mlflow"] = None  # type: ignore[assignment]
-    import deepspeed
-
-    if blocked:
-        del sys.modules["mlflow"]
+    unused = [name for name in ("mlflow", "sklearn") if name not in sys.modules]
+    for name in unused:
+        sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        import deepspeed
+        import transformers.generation
+        import transformers.models.auto.modeling_auto  # noqa: F401
+    finally:
+        for name in unused:
+            del sys.modules[name]
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     return deepspeed

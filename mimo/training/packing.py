@@ -7,6 +7,7 @@ same number of passes on every rank).
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -52,7 +53,7 @@ def plan_rows(
     """
     budget = _fair_budget(sequences, budget, ranks)
     units = _units(sequences, budget, share_prefix)
-    bins = _first_fit([_unit_tokens(sequences, unit) for unit in units], budget)
+    bins = _best_fit([_unit_tokens(sequences, unit) for unit in units], budget)
     rows = [_row(sequences, [units[i] for i in chosen], share_prefix) for chosen in bins]
     return _deal(rows, ranks)
 
@@ -93,7 +94,7 @@ def _units(sequences: Sequence[TrainSequence], budget: int, share_prefix: bool) 
     for members in groups.values():
         prefix = sequences[members[0]].prefix_len
         suffixes = [len(sequences[i].token_ids) - prefix for i in members]
-        for chosen in _first_fit(suffixes, max(budget - prefix, 1)):
+        for chosen in _best_fit(suffixes, max(budget - prefix, 1)):
             units.append(tuple(members[i] for i in chosen))
     return units
 
@@ -103,18 +104,19 @@ def _unit_tokens(sequences: Sequence[TrainSequence], unit: Unit) -> int:
     return prefix + sum(len(sequences[i].token_ids) - prefix for i in unit)
 
 
-def _first_fit(sizes: Sequence[int], budget: int) -> list[list[int]]:
-    """Indices by bin, first fit over decreasing sizes; an item over the budget gets its own bin."""
+def _best_fit(sizes: Sequence[int], budget: int) -> list[list[int]]:
+    """Indices by bin: decreasing sizes into the fullest bin with room; what is over the budget stands alone."""
     bins: list[list[int]] = []
-    left: list[int] = []
+    rooms: list[tuple[int, int]] = []
     for index in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
-        place = next((b for b, room in enumerate(left) if room >= sizes[index]), None)
-        if place is None:
+        at = bisect_left(rooms, (sizes[index], -1))
+        if at < len(rooms):
+            room, place = rooms.pop(at)
+        else:
+            room, place = budget, len(bins)
             bins.append([])
-            left.append(budget)
-            place = len(bins) - 1
         bins[place].append(index)
-        left[place] -= sizes[index]
+        insort(rooms, (room - sizes[index], place))
     return [sorted(chosen) for chosen in bins]
 
 

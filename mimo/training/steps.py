@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -37,13 +38,40 @@ class Clock:
         self._last = now
 
 
-@dataclass(frozen=True, slots=True)
-class RowTensors:
+class RowTensors(NamedTuple):
     """The per-token columns of a row's trained tokens, in its order: [trained] float32 on the device."""
 
     sampler_logprobs: torch.Tensor
     advantages: torch.Tensor
     weights: torch.Tensor
+
+
+class BatchColumns:
+    """The batch's per-token columns end to end, so that a row picks its own by index."""
+
+    def __init__(self, sequences: Sequence[TrainSequence], device: torch.device) -> None:
+        lengths = np.array([len(item.token_ids) for item in sequences])
+        self._starts = np.cumsum(lengths) - lengths
+        self._weights = np.array([item.loss_weight for item in sequences], dtype=np.float32)
+        self._sampler = np.concatenate([item.sampler_logprobs for item in sequences])
+        self._advantages = np.concatenate([item.advantages for item in sequences])
+        self._device = device
+
+    def of(self, row: Row) -> RowTensors:
+        """The columns of the row's trained tokens."""
+        at = self._starts[row.owner] + row.columns
+        picked = (self._sampler[at], self._advantages[at], self._weights[row.owner])
+        return RowTensors(*(torch.from_numpy(column).to(self._device) for column in picked))
+
+
+class StepInputs(NamedTuple):
+    """What every row of a step needs."""
+
+    batch: Batch
+    columns: BatchColumns
+    loss: LossSpec
+    totals: StepTotals
+    clock: Clock
 
 
 def train_step(
@@ -66,11 +94,12 @@ def train_step(
         ranks=engine.world_size,
         share_prefix=share_prefix,
     )[engine.rank]
-    totals = StepTotals(kind=loss.kind)
+    columns = BatchColumns(batch.sequences, engine.device)
+    step = StepInputs(batch, columns, loss, StepTotals(kind=loss.kind), clock)
     clock.lap("pack")
     for row in rows:
-        _train_row(engine, batch.sequences, row, loss, totals=totals, clock=clock)
-    totals = totals.reduced(engine)
+        _train_row(engine, step, row)
+    totals = step.totals.reduced(engine)
     if totals.signal_tokens:
         norm = engine.step(learning_rate)
     else:
@@ -115,45 +144,25 @@ def _check_batch(engine: Engine, batch: Batch, loss: LossSpec) -> None:
             )
 
 
-def _train_row(
-    engine: Engine,
-    sequences: Sequence[TrainSequence],
-    row: Row | None,
-    loss: LossSpec,
-    *,
-    totals: StepTotals,
-    clock: Clock,
-) -> None:
+def _train_row(engine: Engine, step: StepInputs, row: Row | None) -> None:
     current = row or _FILLER
+    sequences, clock = step.batch.sequences, step.clock
     with packed([Segment(*span) for span in current.segments]):
-        logprobs, entropies = engine.logprobs(current, loss.temperature)
+        logprobs, entropies = engine.logprobs(current, step.loss.temperature)
         clock.lap("forward")
         if row is None:
             value, terms = logprobs.sum() * 0.0, None
         else:
-            columns = _columns(engine, sequences, row)
-            value, terms = _loss(logprobs, columns, loss, totals=totals)
-            totals.add(row, logprobs.detach(), entropies, columns.sampler_logprobs)
-            totals.loss += float(value.detach())
+            columns = step.columns.of(row)
+            value, terms = _loss(logprobs, columns, step.loss, totals=step.totals)
+            step.totals.add(row, logprobs.detach(), entropies, columns.sampler_logprobs)
+            step.totals.loss += float(value.detach())
         _agree_finite(engine, sequences, row, terms)
         clock.lap("loss")
         finite = engine.backward(value)
         clock.lap("backward")
     _agree_gradient(engine, sequences, row, finite)
     engine.on_progress()
-
-
-def _columns(engine: Engine, sequences: Sequence[TrainSequence], row: Row) -> RowTensors:
-    pairs = list(zip(row.owner.tolist(), row.columns.tolist(), strict=True))
-
-    def put(values: list[float]) -> torch.Tensor:
-        return torch.tensor(values, dtype=torch.float32, device=engine.device)
-
-    return RowTensors(
-        sampler_logprobs=put([sequences[i].sampler_logprobs[t] for i, t in pairs]),
-        advantages=put([sequences[i].advantages[t] for i, t in pairs]),
-        weights=put([sequences[i].loss_weight for i, _ in pairs]),
-    )
 
 
 def _loss(

@@ -253,7 +253,7 @@ def _command(config: TrainerConfig) -> list[str]:
 
 
 def _environment(config: TrainerConfig) -> dict[str, str]:
-    threads = config.threads or max((os.cpu_count() or 1) // config.num_processes, 1)
+    threads = config.threads or max(len(os.sched_getaffinity(0)) // config.num_processes, 1)
     path = [str(Path(mimo.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     env = {
         **os.environ,

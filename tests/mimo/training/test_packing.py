@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from mimo.training.attention import Segment, packed
 from mimo.training.batch import TrainSequence
@@ -117,6 +117,29 @@ def test_gradients_equal_one_sequence_at_a_time(untied_model: Path, share_prefix
     for name, gradient in wanted.items():
         relative = (found[name] - gradient).norm() / gradient.norm()
         assert relative < 1e-5, name
+
+
+def test_sliding_windows_reach_back_over_the_prefix(tmp_path: Path) -> None:
+    """Every second layer sees 8 tokens back; a suffix's window begins inside its prefix."""
+    torch.manual_seed(1)
+    config = Qwen2Config(
+        vocab_size=512,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        use_sliding_window=True,
+        sliding_window=8,
+        layer_types=["sliding_attention", "full_attention"],
+        initializer_range=0.2,
+    )
+    Qwen2ForCausalLM(config).save_pretrained(tmp_path)
+    sequences = make_sequences(groups=2, size=3)
+    wanted = plain_gradients(tmp_path, sequences)
+    found = packed_gradients(tmp_path, sequences, budget=4096)
+    for name, gradient in wanted.items():
+        assert (found[name] - gradient).norm() / gradient.norm() < 1e-5, name
 
 
 def test_large_vocabularies_are_recomputed_with_the_same_gradient(
