@@ -7,7 +7,6 @@ or with a file of another size, does not count.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -44,7 +43,6 @@ def save_state(engine: Engine, folder: Path) -> None:
     if engine.rank == 0:
         write_json(partial / STATE, _facts(engine, partial))
         shutil.rmtree(folder, ignore_errors=True)
-        os.sync()
         partial.rename(folder)
     engine.wait_for_all()
 
