@@ -105,7 +105,7 @@ def _unit_tokens(sequences: Sequence[TrainSequence], unit: Unit) -> int:
 
 
 def _best_fit(sizes: Sequence[int], budget: int) -> list[list[int]]:
-    """Indices by bin: decreasing sizes, each into the fullest bin with room; an oversized one stands alone."""
+    """Indices by bin: decreasing sizes, each into the fullest bin with room; oversized ones stand alone."""
     bins: list[list[int]] = []
     rooms: list[tuple[int, int]] = []
     for index in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
