@@ -102,7 +102,7 @@ class StepTotals:
             "step/trained": float(self.signal_tokens > 0 and grad_norm > 0),
             "tokens/trained": self.trained_tokens,
             "tokens/computed": self.computed_tokens,
-            "tokens/with_signal": self.signal_tokens,
+            "tokens/signal": self.signal_tokens,
             "tokens/per_s": self.computed_tokens / total_s if total_s else 0.0,
             "rows": self.rows,
             "entropy/mean": self.entropy / tokens,

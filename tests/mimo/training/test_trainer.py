@@ -97,7 +97,7 @@ def test_masked_tokens_are_counted_by_side(trainer: DeepSpeedTrainer, batches: P
     assert all(0 < share < 1 for share in shares)
     kept = metrics["tokens/positive"] * (1 - shares[0] - shares[1])
     kept += metrics["tokens/negative"] * (1 - shares[2] - shares[3])
-    assert kept == pytest.approx(metrics["tokens/with_signal"])
+    assert kept == pytest.approx(metrics["tokens/signal"])
 
 
 def test_a_step_without_signal_changes_nothing_and_says_so(trainer: DeepSpeedTrainer, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_step_without_signal_changes_nothing_and_says_so(trainer: DeepSpeedTra
     flat = [replace(item, advantages=np.zeros_like(item.advantages)) for item in make_sequences()]
     write_batch(tmp_path / "flat", flat, kind="rl", step=1)
     metrics = trainer.train_step(tmp_path / "flat", RL, learning_rate=1e-2).metrics
-    assert (metrics["step/trained"], metrics["grad_norm"], metrics["tokens/with_signal"]) == (0, 0, 0)
+    assert (metrics["step/trained"], metrics["grad_norm"], metrics["tokens/signal"]) == (0, 0, 0)
     assert changed_tensors(before, trainer.export(tmp_path / "after")) == []
 
 
