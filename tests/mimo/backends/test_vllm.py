@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import pytest
 
+from mimo.backends import guardian_process
 from mimo.backends.base import Sampled, SamplerConfig, SamplingParams
 from mimo.backends.vllm import RunningServer, VllmSampler, start_server
 from mimo.errors import EngineFailed
@@ -42,10 +43,6 @@ def mean_difference(a: tuple[float, ...], b: list[float]) -> float:
     return sum(abs(x - y) for x, y in zip(a, b, strict=True)) / len(b)
 
 
-def made_by_vllm(file: Path) -> bool:
-    return file.name.startswith(("psm_", "sem.", "vllm"))
-
-
 @pytest.fixture(scope="module")
 def server(
     make_policy: Callable[[int], Path], tmp_path_factory: pytest.TempPathFactory
@@ -53,17 +50,21 @@ def server(
     seen: list[float] = []
     log = tmp_path_factory.mktemp("log") / "sampler.log"
     config = SamplerConfig(model_dir=make_policy(0), dtype="float32", max_model_len=1024, log_file=log)
-    before = set(Path("/dev/shm").iterdir())
     running = start_server(config, progress=lambda seconds, line: seen.append(seconds))
     assert seen == sorted(seen)
     assert len(seen) > 3
     assert running.alive()
+    assert running.guarded is not None
+    tree = guardian_process.marked(running.guarded._token)
+    segments = guardian_process.segments_of(tree) & {file.name for file in Path("/dev/shm").iterdir()}
+    assert len(tree) >= 3
+    assert any(name.startswith("psm_") for name in segments)
     yield running
     running.close()
     assert not running.alive()
-    assert running.guarded is not None
     assert not running.guarded.tmp_dir.exists()
-    assert not [file for file in Path("/dev/shm").iterdir() if file not in before and made_by_vllm(file)]
+    assert not guardian_process.marked(running.guarded._token)
+    assert not [name for name in segments if (Path("/dev/shm") / name).exists()]
 
 
 @pytest.fixture
