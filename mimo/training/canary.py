@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from mimo.backends.base import Sampler, Scorer
 from mimo.backends.weight_layout import tensor_layout
@@ -26,14 +26,6 @@ Part = Literal["head", "layers"]
 _PARTS: tuple[Part, ...] = ("head", "layers")
 PERTURBED_VERSION = -1
 """Weight version of a perturbed checkpoint; no rollout is ever sampled from it."""
-
-
-class Scorer(Protocol):
-    """The side that knows the right weights: a trainer, or `mimo.training.reference.FolderScorer`."""
-
-    def score(self, sequences: Sequence[Sequence[int]], *, temperature: float) -> list[tuple[float, ...]]:
-        """Per sequence, the logprob of each token but the first given those before it."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
