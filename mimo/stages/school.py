@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 VERSIONS_PER_STAGE = 1_000_000
 """Weight version = stage's place x this + step: unique over a run, so no cache salt names two weights."""
-_PLACES = {"cold-start": 1, "rl-mixed": 2, "mopd2": 3, "audit": 4}
+_PLACES = {"cold-start": 1, "rl-mixed": 2, "mopd2": 3, "audit": 4, "synthesize-rubrics": 5}
 
 
 def weight_version(stage: str, step: int) -> int:

@@ -24,8 +24,9 @@ def read_tasks(folder: Path) -> list[Task]:
 
 
 def tasks_of(ctx: StageContext, split: Split) -> list[Task]:
-    """The tasks of `split` from the newest stage that cleaned them (probe-hacks, else prepare-env)."""
-    tasks = [task for task in read_tasks(task_folder(ctx)) if task.split == split]
+    """The tasks of `split` from the newest stage that wrote the set: routed, else cleaned, else prepared."""
+    folder = ctx.inputs.get("synthesize-rubrics", task_folder(ctx))
+    tasks = [task for task in read_tasks(folder) if task.split == split]
     if not tasks:
         raise StageFailed(
             f"the prepared task set has no {split} task", hint="see tasks.sources and rejects.jsonl"
@@ -34,7 +35,7 @@ def tasks_of(ctx: StageContext, split: Split) -> list[Task]:
 
 
 def task_folder(ctx: StageContext) -> Path:
-    """The output folder that holds `tasks.jsonl`, snapshots and private files."""
+    """The output folder that holds the cleaned `tasks.jsonl`, snapshots and private files."""
     return ctx.inputs.get("probe-hacks", ctx.inputs["prepare-env"])
 
 

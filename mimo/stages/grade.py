@@ -1,0 +1,234 @@
+"""Audit and grade a step's groups, between sampling and the learning signal (METHOD 7, steps 2 and 3).
+
+Per group: the hack audit, then by its method either both rubric scores of every pass (GRS) or the quality
+factors of a mixed group's passes (GAR). What cannot be graded stays None: ungraded passes leave a GRS group,
+a GAR group keeps its own advantages. Everything that happened is counted; `metrics()` gives the numbers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from mimo.domains import load_domain
+from mimo.domains.base import TaskStore
+from mimo.graders.catalogue import Answer
+from mimo.graders.facts import Facts, facts_of
+from mimo.graders.ground import Ground, ground_of
+from mimo.graders.judge import Judge, JudgeConfig
+from mimo.graders.ranking import Quality, ranked
+from mimo.graders.ranking_judge import judged_group
+from mimo.graders.rubric import Scores, score
+from mimo.graders.rubric_judge import Seen, judged_answers
+from mimo.recipe.environment import with_environment
+from mimo.recipe.models import Recipe
+from mimo.records import from_line
+from mimo.rollouts.changes import unified_diff
+from mimo.rollouts.loop import Finished, derived_seed
+from mimo.rollouts.signal import SampledGroup
+from mimo.stages.base import StageContext
+from mimo.stages.grade_metrics import GradeTally
+from mimo.types import Grades, HackFinding, HackVerdict, Rubric, Task
+from sandbox.base import Changes
+
+Audit = Callable[[SampledGroup], Sequence[HackFinding]]
+"""A finding for every rollout of a group, in its order."""
+NOTHING = Changes(files=(), capped=False)
+
+
+class Grading:
+    """Audits and grades the groups of one stage; matches `collect.Grade`."""
+
+    def __init__(
+        self,
+        ctx: StageContext,
+        store: TaskStore,
+        rubrics: Mapping[str, Rubric],
+        *,
+        audit: Audit,
+        judge: Judge | None = None,
+    ) -> None:
+        self._ctx = ctx
+        self._store = store
+        self._rubrics = rubrics
+        self._audit = audit
+        self._judge = judge
+        self._tally = GradeTally()
+
+    def __call__(self, groups: Sequence[SampledGroup]) -> list[SampledGroup]:
+        """The groups with `hack`, `grades` and the grading seconds in every rollout."""
+        graded = []
+        for group in groups:
+            started = time.monotonic()
+            rows = self._graded(self._audited(group))
+            graded.append(_with_seconds(rows, time.monotonic() - started))
+        return graded
+
+    def metrics(self) -> dict[str, float]:
+        """The numbers since the last call (METHOD 14)."""
+        tally, self._tally = self._tally, GradeTally()
+        if self._judge is not None:
+            tally.judge(self._judge)
+        return tally.metrics()
+
+    def _audited(self, group: SampledGroup) -> SampledGroup:
+        findings = self._audit(group)
+        rows = tuple(
+            replace(item, rollout=replace(item.rollout, hack=finding))
+            for item, finding in zip(group.finished, findings, strict=True)
+        )
+        for finding in findings:
+            if finding.verdict is not HackVerdict.CLEAN:
+                self._ctx.count(f"hack audit: {finding.verdict}", why=", ".join(finding.routes))
+        self._tally.audit(findings, honest=sum(map(_passes, rows)), passed=sum(map(_verified, rows)))
+        return replace(group, finished=rows)
+
+    def _graded(self, group: SampledGroup) -> SampledGroup:
+        passes = [item for item in group.finished if _passes(item)]
+        if group.method == "grs":
+            return self._by_rubric(group) if passes else group
+        if group.method == "gar":
+            judged = sum(item.rollout.verdict is not None for item in group.finished)
+            return self._by_rank(group) if self._tally.routed(len(passes), judged) else group
+        return group
+
+    def _by_rubric(self, group: SampledGroup) -> SampledGroup:
+        task = group.plan.task
+        rubric = self._rubrics.get(task.task_id)
+        if rubric is None:
+            self._ctx.count("GRS group without a rubric", why=task.task_id)
+            return group
+        seen = [row for row in self._seen(group) if row.facts.passed]
+        answers = self._answers(rubric, task, seen)
+        scores = {
+            row.rollout.rollout_id: score(rubric, row.facts, answer)
+            for row, answer in zip(seen, answers, strict=True)
+        }
+        if ungraded := sum(item.solution is None for item in scores.values()):
+            self._ctx.count("rollout ungraded", ungraded, why="a criterion has no answer")
+        self._tally.rubric(list(scores.values()))
+        return _with_grades(group, {name: self._grades(item) for name, item in scores.items()})
+
+    def _answers(self, rubric: Rubric, task: Task, seen: Sequence[Seen]) -> list[dict[str, Answer | None]]:
+        if self._judge is None:
+            return [{} for _ in seen]
+        return judged_answers(self._judge, rubric.criteria, task.instruction, seen)
+
+    def _grades(self, scores: Scores) -> Grades:
+        return Grades(
+            solution=scores.solution,
+            behavior=scores.behavior,
+            evidence=scores.evidence,
+            grader="rubric:rules" if self._judge is None else f"rubric:rules+{self._judge.config.model}",
+        )
+
+    def _by_rank(self, group: SampledGroup) -> SampledGroup:
+        started = time.monotonic()
+        seen = self._seen(group)
+        found = self._ranked(group, seen)
+        self._tally.ranking(found, {row.rollout.rollout_id: row.rollout for row in seen}, started)
+        if found is None:
+            self._ctx.count("GAR group not judged", why=group.plan.group_id)
+            return group
+        grader = "ranking:rules" if self._judge is None else f"ranking:{self._judge.config.model}"
+        grades = {
+            name: Grades(quality=item.factor, tier=item.tier, evidence=item.evidence, grader=grader)
+            for name, item in found.items()
+        }
+        return _with_grades(group, grades)
+
+    def _ranked(self, group: SampledGroup, seen: Sequence[Seen]) -> dict[str, Quality] | None:
+        if self._judge is None:
+            return ranked([row.facts for row in seen])
+        seed = derived_seed("rank", self._ctx.recipe.seed, group.plan.group_id)
+        judged = judged_group(self._judge, group.plan.task.instruction, seen, seed=seed)
+        self._tally.probes(judged.pairs, judged.disagree)
+        return judged.qualities
+
+    def _seen(self, group: SampledGroup) -> list[Seen]:
+        """Every rollout of the group that has a verdict, with its facts."""
+        ground = ground_for(group.plan.task, self._store, group.finished)
+        return [seen_of(item, ground) for item in group.finished if item.rollout.verdict is not None]
+
+
+def ground_for(task: Task, store: TaskStore, finished: Sequence[Finished]) -> Ground:
+    """The task's side of grading these rollouts."""
+    reference = load_domain(task.domain).reference(task, store)
+    touched = [item.changes for item in finished if item.changes is not None]
+    return ground_of(task, store.snapshot(task), reference, touched)
+
+
+def seen_of(item: Finished, ground: Ground) -> Seen:
+    """A rollout as graders see it; a confirmed hack counts as a failure."""
+    facts = facts_of(item.rollout, item.changes, ground)
+    if facts.passed and not _passes(item):
+        facts = replace(facts, passed=False)
+    return Seen(rollout=item.rollout, facts=facts, diff=unified_diff(item.changes or NOTHING, ground.base))
+
+
+def facts_for(item: Finished, ground: Ground) -> Facts:
+    """The facts of one rollout, without its diff as text."""
+    return facts_of(item.rollout, item.changes, ground)
+
+
+def open_judge(recipe: Recipe) -> Judge | None:
+    """The recipe's grading model, or None where program analysis grades alone."""
+    spec = recipe.grading.judge
+    if spec is None:
+        return None
+    runtime = with_environment(recipe.runtime.judge)
+    assert runtime.url is not None  # the recipe's own check
+    config = JudgeConfig(
+        url=runtime.url,
+        model=spec.model,
+        api_key=runtime.api_key,
+        timeout_s=runtime.timeout_s,
+        retries=spec.retries,
+        max_tokens=spec.max_tokens,
+        concurrency=runtime.concurrency,
+    )
+    return Judge(config)
+
+
+def read_rubrics(folder: Path) -> dict[str, Rubric]:
+    """task_id -> rubric of a synthesize-rubrics output; empty where there is none."""
+    path = folder / "rubrics.jsonl"
+    if not path.is_file():
+        return {}
+    with open(path, "rb") as lines:
+        return {rubric.task_id: rubric for line in lines for rubric in [from_line(Rubric, line)]}
+
+
+def unaudited(group: SampledGroup) -> list[HackFinding]:
+    """No audit: every rollout says so, and is counted."""
+    return [HackFinding(verdict=HackVerdict.UNAUDITED) for _ in group.finished]
+
+
+def _verified(item: Finished) -> bool:
+    return item.rollout.verdict is not None and item.rollout.reward == 1.0
+
+
+def _passes(item: Finished) -> bool:
+    """Passes the verifier and is no confirmed hack."""
+    hack = item.rollout.hack
+    return _verified(item) and (hack is None or hack.verdict is not HackVerdict.CONFIRMED)
+
+
+def _with_grades(group: SampledGroup, grades: Mapping[str, Grades]) -> SampledGroup:
+    rows = tuple(
+        replace(item, rollout=replace(item.rollout, grades=grades.get(item.rollout.rollout_id)))
+        for item in group.finished
+    )
+    return replace(group, finished=rows)
+
+
+def _with_seconds(group: SampledGroup, seconds: float) -> SampledGroup:
+    """The group's grading time, shared evenly by its rollouts."""
+    share = seconds / max(1, len(group.finished))
+    rows = tuple(
+        replace(item, rollout=replace(item.rollout, seconds=replace(item.rollout.seconds, grade=share)))
+        for item in group.finished
+    )
+    return replace(group, finished=rows)
