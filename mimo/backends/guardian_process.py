@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, TypedDict
 
@@ -76,7 +77,7 @@ def descendants(root: int) -> list[int]:
 
 
 def all_pids() -> list[int]:
-    """The process ids that `/proc` shows now."""
+    """The process ids in `/proc`."""
     return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
 
 
@@ -91,6 +92,15 @@ def marked(token: str) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def is_guard(pid: int) -> bool:
+    """Whether a process is a guardian: one that ends by itself and must not be killed with its engine."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return str(Path(__file__)).encode() in words
 
 
 def segments() -> set[Segment]:
@@ -167,24 +177,18 @@ class SharedMemory:
 def kill_all(pids: Iterable[int]) -> None:
     """SIGKILL to each; those already gone are no error."""
     for pid in pids:
-        try:
+        with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
 
 
 def reap() -> dict[int, int]:
     """Exit codes of the children that ended since the last call (128 + n for signal n)."""
     ended: dict[int, int] = {}
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return ended
-        if pid == 0:
-            return ended
-        code = os.waitstatus_to_exitcode(status)
-        ended[pid] = code if code >= 0 else 128 - code
+    with suppress(ChildProcessError):
+        while (answer := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+            code = os.waitstatus_to_exitcode(answer[1])
+            ended[answer[0]] = code if code >= 0 else 128 - code
+    return ended
 
 
 def end_tree(shared: SharedMemory, token: str, tmp_dir: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from mimo.backends.guardian import Guarded
+from mimo.backends.guardian_process import is_guard
 from mimo.errors import EngineFailed
 
 SHM = Path("/dev/shm")
@@ -111,6 +112,13 @@ def test_close_ends_the_whole_tree_and_spares_others(tmp_path: Path) -> None:
         assert guarded.poll() is None
         assert Path(str(told["tmp"])) == guarded.tmp_dir
         assert guarded.tmp_dir.is_dir()
+        outer = guarded._guardian.pid
+        assert [is_guard(pid) for pid in (outer, children(outer)[0], guarded.pid, 1)] == [
+            True,
+            True,
+            False,
+            False,
+        ]
         time.sleep(0.5)
         began = time.monotonic()
     assert gone(told)
