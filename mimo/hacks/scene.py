@@ -1,0 +1,213 @@
+"""What a probe sees: the work tree's files, its base commit, the needles, and what a box told about itself."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from mimo.hacks.git_view import GitError, GitView, TreeEntry
+from mimo.hacks.layers import layers
+from mimo.hacks.needles import Match, Needles, Secrets, build_needles
+from mimo.types import Json
+
+MAX_FILE_BYTES = 16_000_000
+"""Larger files are searched in their first bytes only."""
+_MOST_FILES = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One path of the tree (folders too); `git` says that it lies in the top `.git`."""
+
+    path: str
+    full: Path
+    facts: os.stat_result
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def is_file(self) -> bool:
+        """A regular file."""
+        return stat.S_ISREG(self.facts.st_mode)
+
+    @property
+    def is_link(self) -> bool:
+        """A symbolic link."""
+        return stat.S_ISLNK(self.facts.st_mode)
+
+    @property
+    def is_folder(self) -> bool:
+        """A folder."""
+        return stat.S_ISDIR(self.facts.st_mode)
+
+    def read(self) -> bytes:
+        """The first `MAX_FILE_BYTES` bytes."""
+        with open(self.full, "rb") as file:
+            return file.read(MAX_FILE_BYTES)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Expected:
+    """What the box of the task may hold: its folder, its variables, and strings that must not show."""
+
+    workdir: str = "/work"
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
+class Scene:
+    """One environment under inspection. `git` and `base` are None without a readable base commit."""
+
+    root: Path
+    needles: Needles
+    secrets: Secrets
+    git: GitView | None = None
+    commit: str | None = None
+    git_problem: str | None = None
+    box: Mapping[str, Json] | None = None
+    image: Path | None = None
+    expected: Expected = field(default_factory=Expected)
+    strict: bool = True
+    """Snapshots: times, owners and modes must be uniform. False for a checkout somebody works in."""
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        """Everything below the root but the top `.git`, sorted by path."""
+        return [entry for entry in _walk(self.root) if not _in_git(entry.path)]
+
+    @cached_property
+    def git_entries(self) -> list[Entry]:
+        """The top `.git` and everything in it, sorted by path."""
+        return [entry for entry in _walk(self.root / ".git", ".git") if entry.path]
+
+    @cached_property
+    def base(self) -> dict[str, TreeEntry] | None:
+        """The base commit's files, None if there is no base to compare with."""
+        return self.git.tree(self.commit) if self.git is not None and self.commit else None
+
+    @cached_property
+    def contents(self) -> dict[str, bytes]:
+        """Path to content of every regular file."""
+        return {entry.path: entry.read() for entry in self.entries if entry.is_file}
+
+    def is_base(self, entry: Entry) -> bool:
+        """Whether the path is in the base commit, as it is here."""
+        known = self.base.get(entry.path) if self.base else None
+        if known is None:
+            return False
+        if entry.is_link:
+            data = os.fsencode(entry.full.readlink())
+        elif entry.is_file and entry.facts.st_size <= MAX_FILE_BYTES:
+            data = self.contents[entry.path]
+        else:
+            return entry.is_file
+        return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest() == known.oid
+
+    @cached_property
+    def strangers(self) -> list[Entry]:
+        """Files and links that are not in the base as they are here (all of them without a base)."""
+        return [entry for entry in self.entries if not entry.is_folder and not self.is_base(entry)]
+
+    def strangers_under(self, folder: str) -> list[Entry]:
+        """The strangers below a folder."""
+        return [entry for entry in self.strangers if entry.path.startswith(f"{folder}/")]
+
+    def search(self, data: bytes, *, binary: bool = False) -> Iterator[tuple[str, bytes, Match]]:
+        """Every layer of `data` that holds a needle: its suffix, its bytes, the match."""
+        for suffix, piece in layers(data):
+            match = self.needles.match(piece)
+            if binary and not match.any:
+                match = self.needles.match_strings(piece)
+            if match.any:
+                yield suffix, piece, match
+
+
+def _in_git(path: str) -> bool:
+    return path == ".git" or path.startswith(".git/")
+
+
+def _walk(root: Path, prefix: str = "") -> Iterator[Entry]:
+    """Entries below `root` (and `root` itself under a prefix), sorted, links not followed."""
+    found: list[Entry] = []
+    if prefix and os.path.lexists(root):
+        found.append(Entry(prefix, root, root.lstat()))
+    queue = [(root, prefix)] if root.is_dir() and not root.is_symlink() else []
+    while queue:
+        folder, at = queue.pop()
+        with os.scandir(folder) as rows:
+            for row in rows:
+                path = f"{at}/{row.name}" if at else row.name
+                if not prefix and path == ".git":
+                    continue
+                entry = Entry(path, Path(row.path), row.stat(follow_symlinks=False))
+                found.append(entry)
+                if entry.is_folder:
+                    queue.append((entry.full, path))
+        if len(found) > _MOST_FILES:
+            raise GitError(f"more than {_MOST_FILES} files")
+    return iter(sorted(found, key=lambda entry: entry.path))
+
+
+@contextmanager
+def open_scene(
+    root: Path,
+    commit: str | None,
+    secrets: Secrets,
+    *,
+    needles: Needles | None = None,
+    expected: Expected | None = None,
+    strict: bool = True,
+) -> Iterator[Scene]:
+    """The scene of a work tree (static part; set `box` and `image` for the rest).
+
+    Args:
+        commit: the base; None compares with nothing, so that every file counts as a stranger.
+        needles: made before for the same task and base; None builds them.
+    """
+    with ExitStack() as stack:
+        git, base, problem = _open_git(root, commit, stack)
+        if needles is None:
+            needles = build_needles(secrets, _base_files(root, git, base, secrets))
+        yield Scene(
+            root=root,
+            needles=needles,
+            secrets=secrets,
+            git=git,
+            commit=base,
+            git_problem=problem,
+            expected=expected or Expected(),
+            strict=strict,
+        )
+
+
+def _open_git(
+    root: Path, commit: str | None, stack: ExitStack
+) -> tuple[GitView | None, str | None, str | None]:
+    if commit is None:
+        return None, None, None
+    if not (root / ".git").is_dir() or (root / ".git").is_symlink():
+        return None, None, "no .git folder, but the task names a base commit"
+    try:
+        view = stack.enter_context(GitView(root / ".git"))
+        return view, view.commit(commit), None
+    except GitError as error:
+        return None, None, f"the base commit cannot be read: {error}"
+
+
+def _base_files(root: Path, git: GitView | None, commit: str | None, secrets: Secrets) -> Iterator[bytes]:
+    if git is not None and commit is not None:
+        blobs = [entry.oid for entry in git.tree(commit).values() if entry.mode != "160000"]
+        yield from (data for _, data in git.contents(blobs))
+        return
+    for path in secrets.reference:
+        if (root / path).is_file() and not (root / path).is_symlink():
+            yield (root / path).read_bytes()[:MAX_FILE_BYTES]
