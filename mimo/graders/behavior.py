@@ -166,7 +166,7 @@ def _repeated(steps: list[_Step], *, by_place: bool) -> list[_Step]:
             continue
         place = [step.path, step.call.arguments.get("line")]
         key = repr(place if by_place else [step.call.name, sorted(step.call.arguments.items(), key=repr)])
-        if key in seen:
+        if key in seen and (by_place or not step.took_effect):
             again.append(step)
         if step.took_effect and not by_place:
             seen.clear()

@@ -50,6 +50,16 @@ class Judge:
     failures: Counter[str] = field(default_factory=Counter)
     asked: int = 0
     seconds: float = 0.0
+    client: httpx.Client = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.client = httpx.Client(
+            timeout=self.config.timeout_s, verify=self.config.url.startswith("https"), follow_redirects=False
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.client.close()
 
     def ask(self, question: str, schema: dict[str, Json], read: Callable[[dict[str, Json]], _T]) -> _T | None:
         """What `read` makes of the answer; it raises Refused for one that cannot be used."""
@@ -96,9 +106,7 @@ class Judge:
                 "json_schema": {"name": "answer", "strict": True, "schema": schema},
             },
         }
-        response = httpx.post(
-            f"{config.url.rstrip('/')}/chat/completions", json=body, headers=headers, timeout=config.timeout_s
-        )
+        response = self.client.post(f"{config.url.rstrip('/')}/chat/completions", json=body, headers=headers)
         response.raise_for_status()
         if len(response.content) > _MAX_ANSWER_BYTES:
             raise Refused("the answer is too long")

@@ -129,6 +129,9 @@ def _publish(ctx: StageContext, tasks: Sequence[Task]) -> StageResult:
     routed = {
         task.task_id: route(ctx.recipe, store, task, attempts[task.task_id], judge=judge) for task in tasks
     }
+    if judge is not None:
+        judge.close()
+        ctx.count("judge gave no answer", judge.failures["no answer"], why="synthesize-rubrics")
     everything = [
         routed[task.task_id].task if task.task_id in routed else task for task in read_tasks(task_folder(ctx))
     ]
