@@ -1,4 +1,5 @@
-"""A box that runs commands: no network, limits that kill, a private copy of a snapshot. Imports nothing of ours."""
+"""A box that runs commands: no network, limits that kill, a private copy of a snapshot. Imports nothing of
+ours."""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ _CONTROLLERS = ("memory", "pids")
 
 @dataclass(frozen=True, slots=True)
 class _Parents:
-    """Folders under which a box's cgroups are made: one per controller (version 1) or one for all (version 2)."""
+    """Folders under which a box's cgroups are made: one per controller (version 1) or one for all (version
+    2)."""
 
     version: int
     folders: dict[str, Path]
@@ -98,7 +99,8 @@ def parents() -> _Parents | None:
 
 
 class BoxGroup:
-    """The cgroups of one box. `folders` are all it made; `limits_hit` counts what the kernel refused or killed."""
+    """The cgroups of one box. `folders` are all it made; `limits_hit` counts what the kernel refused or
+    killed."""
 
     def __init__(self, name: str) -> None:
         where = parents()

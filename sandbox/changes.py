@@ -100,7 +100,7 @@ def _facts(folder: int | None, name: bytes) -> os.stat_result | None:
 
 
 def _names(folder: int | None) -> list[bytes]:
-    return [] if folder is None else sorted(os.fsencode(name) for name in os.listdir(folder))  # noqa: PTH208
+    return [] if folder is None else sorted(os.fsencode(name) for name in os.listdir(folder))
 
 
 def _is_opaque(folder: int) -> bool:

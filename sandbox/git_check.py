@@ -21,7 +21,8 @@ _ALLOWED_CONFIG = {
 
 
 def check_git(tree: Path, base: str) -> list[str]:
-    """What is wrong with the repository in `tree`, one line each; empty if only what `base` reaches can be found.
+    """What is wrong with the repository in `tree`, one line each; empty if only what `base` reaches can be
+    found.
 
     Args:
         base: the full id of the commit the tree stands on (what `rebuild_git` returned).

@@ -1,7 +1,8 @@
 """A work tree whose `.git` was made anew from what its base commit can reach: nothing else is left to find.
 
-Cleaning a repository leaves objects behind (packs kept by hand, stashes, notes, other people's folders); rebuilding
-it from `git rev-list --objects BASE` does not. For trusted source repositories only: git runs on them here.
+Cleaning a repository leaves objects behind (packs kept by hand, stashes, notes, other people's folders);
+rebuilding it from `git rev-list --objects BASE` does not. For trusted source repositories only: git runs on
+them here.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ _NAME, _EMAIL = "base", "base@localhost"
 def rebuild_git(
     source_repo: Path, base_commit: str, dest_tree: Path, history: Literal["past", "none"] = "past"
 ) -> str:
-    """The commit that `dest_tree` stands on, with a new `.git` that holds what `base_commit` reaches and nothing else.
+    """The commit that `dest_tree` stands on, with a new `.git` that holds what `base_commit` reaches and
+    nothing else.
 
-    A missing or empty `dest_tree` is filled with the base's files. In a filled one the files stay as they are (the
-    caller answers for them) and every `.git` in it is replaced by the one new one. All times become the same.
+    A missing or empty `dest_tree` is filled with the base's files. In a filled one the files stay as they
+    are (the caller answers for them) and every `.git` in it is replaced by the one new one. All times become
+    the same.
 
     Args:
         source_repo: a trusted work tree or bare repository.

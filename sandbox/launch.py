@@ -34,7 +34,8 @@ class LaunchFailed(SandboxError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Launched:
-    """A started bubblewrap: process handle and our ends of its pipes. `init` is process 1 of the box on the host."""
+    """A started bubblewrap: process handle and our ends of its pipes. `init` is process 1 of the box on the
+    host."""
 
     pid: int
     handle: int

@@ -1,9 +1,9 @@
 """The program that starts boxes, one per process that opens them: private mounts first, then bubblewrap.
 
-Run as a script; `sandbox.launch` talks to it over a socket. It is small and has one thread, so forking it is cheap
-and the boxes' death signal hangs on a process instead of a caller's thread. When its owner dies it reads end of
-file, ends, and the kernel kills every box. All mounts are made in the box's own mount namespace: a dead box leaves
-none on the host.
+Run as a script; `sandbox.launch` talks to it over a socket. It is small and has one thread, so forking it is
+cheap and the boxes' death signal hangs on a process instead of a caller's thread. When its owner dies it
+reads end of file, ends, and the kernel kills every box. All mounts are made in the box's own mount
+namespace: a dead box leaves none on the host.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def _unshare(userns: bool) -> None:
 
 
 def _stage(request: dict[str, Any]) -> None:
-    """Fill the stage, a folder that anybody may walk, with `root`, `work`, `ro0`, `ro1` ..., seen by this box only."""
+    """Fill the stage, a folder that anybody may walk, with `root`, `work`, `ro0`, `ro1` ..., seen by this
+    box only."""
     stage = request["stage"]
     paths = {"root": request["rootfs"], **{f"ro{i}": path for i, path in enumerate(request["readonly"])}}
     if request["mode"] == "overlay":
@@ -106,7 +107,9 @@ def _become_bwrap(request: dict[str, Any], fds: list[int]) -> NoReturn:
     _checked("prctl", _libc.prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0))
     moved = [os.dup2(fd, 100 + i, inheritable=False) for i, fd in enumerate(fds)]
     os.dup2(os.open("/dev/null", os.O_RDONLY), 0, inheritable=True)
-    for target, source in enumerate((1, 1, 2, 3, 4, 5, 0), start=1):  # 3 status, 4 options, 5 filter, 6 json, 7 commands
+    for target, source in enumerate(
+        (1, 1, 2, 3, 4, 5, 0), start=1
+    ):  # 3 status, 4 options, 5 filter, 6 json, 7 commands
         os.dup2(moved[source], target, inheritable=True)
     os.chdir("/")
     arguments = [request["bwrap"], "--args", "4", "--", *request["command"]]

@@ -1,4 +1,5 @@
-"""What a box of the back end `local` is made of: bubblewrap's options, the launcher's request, the private copy."""
+"""What a box of the back end `local` is made of: bubblewrap's options, the launcher's request, the private
+copy."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ _no_overlay: set[tuple[int, int]] = set()
 
 
 def bwrap_arguments(spec: BoxSpec) -> list[str]:
-    """bubblewrap's options for a box; every source path is on the launcher's stage, so they name no host folder."""
+    """bubblewrap's options for a box; every source path is on the launcher's stage, so they name no host
+    folder."""
     tmp_bytes = str(max(16, min(spec.limits.disk_mb, spec.limits.memory_mb // 4)) << 20)
     arguments = ["--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL"]
     arguments += ["--disable-userns", "--new-session", "--die-with-parent", "--hostname", "sbx", "--clearenv"]
@@ -46,7 +48,8 @@ def bwrap_arguments(spec: BoxSpec) -> list[str]:
 
 @functools.lru_cache(maxsize=64)
 def _root_arguments(rootfs: Path) -> list[str]:
-    """Every entry of the root file system read-only over an empty root, so that mount points can be made beside."""
+    """Every entry of the root file system read-only over an empty root, so that mount points can be made
+    beside."""
     arguments: list[str] = []
     try:
         entries = sorted(os.scandir(rootfs), key=lambda entry: entry.name)
@@ -101,7 +104,8 @@ def launch_request(
 
 
 def try_overlay_again(home: Path, snapshot: Path, uid: int | None, *, failed: bool = False) -> bool:
-    """Whether an overlay is worth trying here: not where one failed, nor over files the box's user does not own."""
+    """Whether an overlay is worth trying here: not where one failed, nor over files the box's user does not
+    own."""
     place = (home.stat().st_dev, snapshot.stat().st_dev)
     if failed:
         _no_overlay.add(place)

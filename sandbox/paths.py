@@ -1,4 +1,5 @@
-"""Opening, reading, writing, measuring and removing files that a box controls, without following it anywhere."""
+"""Opening, reading, writing, measuring and removing files that a box controls, without following it
+anywhere."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ class _OpenHow(ctypes.Structure):
 
 
 def open_in_root(root: int, path: str, flags: int, mode: int = 0) -> int:
-    """A descriptor of `path`, every link and `..` resolved as if the folder `root` were the top of the file system."""
+    """A descriptor of `path`, every link and `..` resolved as if the folder `root` were the top of the file
+    system."""
     how = _OpenHow(flags | os.O_CLOEXEC, mode, _IN_ROOT | _NO_MAGICLINKS)
     fd = int(_libc.syscall(_OPENAT2, root, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how)))
     if fd < 0:
@@ -34,7 +36,8 @@ def open_in_root(root: int, path: str, flags: int, mode: int = 0) -> int:
 
 @contextlib.contextmanager
 def as_box_user(uid: int | None) -> Iterator[None]:
-    """This thread touches files as `uid` (None: as it is), so the kernel checks what the box's user may do."""
+    """This thread touches files as `uid` (None: as it is), so the kernel checks what the box's user may
+    do."""
     if uid is None:
         yield
         return
@@ -117,10 +120,13 @@ def open_folder(name: str | bytes | Path, parent: int | None = None) -> int:
 def used_bytes(folder: Path) -> int:
     """Disk space below a folder of a running box, 1 KiB an entry included.
 
-    Holds one descriptor at any depth. Where folders are moved under us the walk ends early; the next one sees more.
+    Holds one descriptor at any depth. Where folders are moved under us the walk ends early; the next one
+    sees more.
     """
     total, fd = 0, -1
-    levels: list[tuple[int, list[str]]] = []  # the inode of every folder we are in, and its folders still to visit
+    levels: list[
+        tuple[int, list[str]]
+    ] = []  # the inode of every folder we are in, and its folders still to visit
     try:
         fd = open_folder(folder)
         while True:

@@ -39,7 +39,7 @@ def read_process(pid: int) -> Process | None:
 
 def all_processes() -> list[Process]:
     """Every process that /proc shows."""
-    found = (read_process(int(entry)) for entry in os.listdir("/proc") if entry.isdigit())  # noqa: PTH208
+    found = (read_process(int(entry)) for entry in os.listdir("/proc") if entry.isdigit())
     return [process for process in found if process is not None]
 
 
@@ -55,6 +55,15 @@ def descendants(root: int, processes: list[Process]) -> list[Process]:
         found += children
         queue += [child.pid for child in children]
     return found
+
+
+def only_child(parent: int) -> int:
+    """The one child of a process with one thread, read without looking at all processes where the kernel
+    can."""
+    try:
+        return int(Path(f"/proc/{parent}/task/{parent}/children").read_text())
+    except (OSError, ValueError):
+        return next(process.pid for process in all_processes() if process.parent == parent)
 
 
 def now_ticks() -> int:
@@ -84,7 +93,8 @@ def is_alive(pid: int, start: int) -> bool:
 
 
 def proportional_bytes(pid: int, fallback: int) -> int:
-    """The process's share of memory (shared pages divided among sharers), `fallback` where it cannot be read."""
+    """The process's share of memory (shared pages divided among sharers), `fallback` where it cannot be
+    read."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
             for line in file:

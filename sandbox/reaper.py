@@ -1,4 +1,5 @@
-"""Removes what boxes left whose owner died: processes, cgroups, folders. Living owners' boxes are not touched."""
+"""Removes what boxes left whose owner died: processes, cgroups, folders. Living owners' boxes are not
+touched."""
 
 from __future__ import annotations
 

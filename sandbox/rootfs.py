@@ -1,7 +1,9 @@
-"""A root file system made from the host, without a registry: Python and its standard library, bash, core tools, git.
+"""A root file system made from the host, without a registry: Python and its standard library, bash, core
+tools, git.
 
-No site-packages, no tests, no caches, no host files. One folder per content, built once; the same folder serves
-bubblewrap and `docker import`. Python finds itself (it lies at /usr), so no PYTHONHOME or LD_LIBRARY_PATH is needed.
+No site-packages, no tests, no caches, no host files. One folder per content, built once; the same folder
+serves bubblewrap and `docker import`. Python finds itself (it lies at /usr), so no PYTHONHOME or
+LD_LIBRARY_PATH is needed.
 """
 
 from __future__ import annotations
@@ -25,14 +27,15 @@ from sandbox.local_setup import SHELL
 from sandbox.paths import remove_tree
 
 _VERSION = 1
-_TOOLS = """
-[ arch awk b2sum base32 base64 basename bash cat chgrp chmod chown cksum cmp comm cp csplit cut date dd df diff diff3
-dircolors dirname du echo egrep env expand expr factor false fgrep find fmt fold git grep groups gunzip gzip head
-hostname id install join kill link ln logname ls make md5sum mkdir mkfifo mktemp mv nice nl nohup nproc numfmt od paste
-patch pathchk pr printenv printf ps ptx pwd readlink realpath rm rmdir sdiff sed seq setsid sha1sum sha224sum sha256sum
-sha384sum sha512sum shred shuf sleep sort split stat stdbuf stty sum sync tac tail tar tee test timeout touch tr true
-truncate tsort tty uname unexpand uniq unlink uptime users wc which who whoami xargs yes zcat
-""".split()
+_TOOLS = (
+    "[ arch awk b2sum base32 base64 basename bash cat chgrp chmod chown cksum cmp comm cp csplit cut date "
+    "dd df diff diff3 dircolors dirname du echo egrep env expand expr factor false fgrep find fmt fold "
+    "git grep groups gunzip gzip head hostname id install join kill link ln logname ls make md5sum mkdir "
+    "mkfifo mktemp mv nice nl nohup nproc numfmt od paste patch pathchk pr printenv printf ps ptx pwd "
+    "readlink realpath rm rmdir sdiff sed seq setsid sha1sum sha224sum sha256sum sha384sum sha512sum "
+    "shred shuf sleep sort split stat stdbuf stty sum sync tac tail tar tee test timeout touch tr true "
+    "truncate tsort tty uname unexpand uniq unlink uptime users wc which who whoami xargs yes zcat "
+)
 _REQUIRED = ("bash", "cat", "git", "grep", "ls", "sed", "find", "diff")
 _NOT_FROM_STDLIB = {
     "__pycache__", "dist-packages", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "sitecustomize.py",
@@ -89,7 +92,7 @@ def _stdlib() -> Iterator[tuple[Path, Path]]:
 def _files() -> dict[Path, Path]:
     """Target (relative to the root) to source of every file that is copied."""
     found: dict[Path, Path] = {}
-    for name in _TOOLS:
+    for name in _TOOLS.split():
         source = shutil.which(name, path="/usr/bin:/bin:/usr/sbin:/sbin")
         if source:
             found[Path("usr/bin", name)] = Path(os.path.realpath(source))
@@ -189,7 +192,8 @@ def _compile(folder: Path, seen_as: str) -> None:
 
 
 def build_test_tools(dest: Path) -> Path:
-    """`dest`, a folder with pytest and its pure Python dependencies from the running environment, for PYTHONPATH.
+    """`dest`, a folder with pytest and its pure Python dependencies from the running environment, for
+    PYTHONPATH.
 
     Meant for the verifier's box (`BoxSpec.readonly`); an existing folder is left as it is.
 

@@ -1,13 +1,14 @@
 """The system-call filter of a box, assembled by hand as classic BPF: deny by list, allow the rest.
 
-Denied calls fail with EPERM, so that programs go on. `clone3` fails with ENOSYS: the C library then uses `clone`,
-whose flags a filter can read. Sockets exist for local, IPv4, IPv6 and netlink only. LeakSanitizer needs `ptrace`
-and therefore does not work in a box.
+Denied calls fail with EPERM, so that programs go on. `clone3` fails with ENOSYS: the C library then uses
+`clone`, whose flags a filter can read. Sockets exist for local, IPv4, IPv6 and netlink only. LeakSanitizer
+needs `ptrace` and therefore does not work in a box.
 """
 
 from __future__ import annotations
 
 import errno
+import functools
 import platform
 import struct
 
@@ -77,7 +78,8 @@ _CLONE = (56, 220)
 _CLONE3 = (435, 435)
 _SOCKET = (41, 198)
 _NEW_NAMESPACE = 0x7E020080
-"""CLONE_NEW{TIME,NS,CGROUP,UTS,IPC,USER,PID,NET}; the low byte is the exit signal except for NEWTIME's bit."""
+"""CLONE_NEW{TIME,NS,CGROUP,UTS,IPC,USER,PID,NET}; the low byte is the exit signal except for NEWTIME's
+bit."""
 _FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -89,6 +91,7 @@ def _deny(code: int) -> int:
     return 0x00050000 | code
 
 
+@functools.cache
 def filter_program(machine: str | None = None) -> bytes:
     """The filter as an array of `struct sock_filter`, as `bwrap --seccomp FD` reads it.
 

@@ -19,7 +19,7 @@ _SYSTEM_PARTS = ("bin", "lib", "lib64", "usr")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Availability:
-    """Whether a back end works here. `reason` and `hint` are empty if it does; `details` say how it would work."""
+    """Whether a back end works here. `reason` and `hint` are empty if it does; `details` say how."""
 
     ok: bool
     reason: str = ""
@@ -77,7 +77,9 @@ def _try(folder: Path) -> dict[str, str]:
             (root / name).mkdir()
     readonly = {f"/{name}": Path("/", name) for name in _SYSTEM_PARTS if (root / name).is_dir()}
     limits = BoxLimits(wall_s=30, command_s=10, memory_mb=256, processes=32, disk_mb=16, output_bytes=4096)
-    spec = BoxSpec(rootfs=root, snapshot=snapshot, workdir="/work", limits=limits, readonly=readonly, label="probe")
+    spec = BoxSpec(
+        rootfs=root, snapshot=snapshot, workdir="/work", limits=limits, readonly=readonly, label="probe"
+    )
     with LocalBox(spec) as box:
         result = box.exec("true")
         if result.exit_code != 0:
@@ -90,6 +92,6 @@ def _remedy(message: str) -> str:
     if "namespace" in message or "uid map" in message or "Operation not permitted" in message:
         return (
             "allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, or on Ubuntu "
-            "kernel.apparmor_restrict_unprivileged_userns=0); in a container, run it with a profile that allows them"
+            "kernel.apparmor_restrict_unprivileged_userns=0); a container needs a profile that allows them"
         )
     return "see docs/sandbox.md, section What can go wrong"

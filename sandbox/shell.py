@@ -1,9 +1,10 @@
 """The persistent bash of a box and how one command's end is told from its output.
 
-Output and control travel on different pipes. The end of a command is a record `token NUL code NUL folder NUL` on a
-pipe that the command's processes do not inherit, with a fresh random token for every command; whatever a command
-prints is only output. A small supervising bash starts a new shell when one ends. Both run from an unreadable copy of
-bash (see `sandbox.rootfs`): the kernel then lets no other process of the box look into their memory or pipes.
+Output and control travel on different pipes. The end of a command is a record `token NUL code NUL folder
+NUL` on a pipe that the command's processes do not inherit, with a fresh random token for every command;
+whatever a command prints is only output. A small supervising bash starts a new shell when one ends. Both run
+from an unreadable copy of bash (see `sandbox.rootfs`): the kernel then lets no other process of the box look
+into their memory or pipes.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ while IFS= read -r go; do
     builtin printf '%s\0%d\0\0' "$t" $? >&3
 done
 """
-"""Argument: the most processes of its user, or nothing. Ends at end of input. Commands come on descriptor 7, which
-bubblewrap's own process in the box does not keep: others could open it there."""
+"""Argument: the most processes of its user, or nothing. Ends at end of input. Commands come on descriptor 7,
+which bubblewrap's own process in the box does not keep: others could open it there."""
 
 
 class Report(NamedTuple):
@@ -100,7 +101,8 @@ class Shell:
         return self._folder
 
     def wait_ready(self, timeout_s: float) -> str:
-        """Empty once the supervisor answers; otherwise what the box printed before it ended or the time ran out."""
+        """Empty once the supervisor answers; otherwise what the box printed before it ended or the time ran
+        out."""
         said = Output(4096)
         report = self._talk(
             f"{self._token}\n".encode(), self._token, said, time.monotonic() + timeout_s, None
@@ -112,7 +114,8 @@ class Shell:
         return ""
 
     def run(self, command: str, output: Output, timeout_s: float, on_timeout: Callable[[], None]) -> Report:
-        """The report of one command; `on_timeout` must kill it (the shell with it), then its end is awaited."""
+        """The report of one command; `on_timeout` must kill it (the shell with it), then its end is
+        awaited."""
         self._drain(Output(0))
         token = secrets.token_hex(16)
         lines = (
@@ -129,7 +132,8 @@ class Shell:
     def _talk(
         self, data: bytes, token: str, output: Output, deadline: float, on_timeout: Callable[[], None] | None
     ) -> Report:
-        """Write `data`, collect output, until a record with `token` or the supervisor's own comes, or the end."""
+        """Write `data`, collect output, until a record with `token` or the supervisor's own comes, or the
+        end."""
         poll = select.poll()
         poll.register(self._output, select.POLLIN)
         poll.register(self._status, select.POLLIN)
@@ -177,7 +181,8 @@ class Shell:
         return bool(data)
 
     def _drain(self, output: Output) -> None:
-        """Take in what is in the pipe already; a process that goes on writing is read no longer than a moment."""
+        """Take in what is in the pipe already; a process that goes on writing is read no longer than a
+        moment."""
         until = time.monotonic() + _TAIL_WAIT_S
         while time.monotonic() < until:
             try:

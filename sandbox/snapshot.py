@@ -56,7 +56,8 @@ def _line(tree: bytes, path: bytes, facts: os.stat_result) -> bytes:
 
 
 def tree_digest(folder: Path) -> str:
-    """SHA-256 over the sorted paths, kinds, executable bits and contents below `folder`; times and owners do not count.
+    """SHA-256 over the sorted paths, kinds, executable bits and contents below `folder`; times and owners do
+    not count.
 
     Raises:
         SandboxError: it holds a device, fifo or socket.
@@ -68,10 +69,11 @@ def tree_digest(folder: Path) -> str:
 
 
 def snapshot_tree(source_dir: Path, store_dir: Path) -> str:
-    """The digest of `source_dir`; afterwards `store_dir/DIGEST` is a copy of it ready to be a box's lower layer.
+    """The digest of `source_dir`; afterwards `store_dir/DIGEST` is a copy of it ready to be a box's lower
+    layer.
 
-    Owner, mode (0755 or 0644) and time are the same everywhere, and files are written in an order that follows
-    their names' hashes: what was touched last does not show. An existing snapshot is reused.
+    Owner, mode (0755 or 0644) and time are the same everywhere, and files are written in an order that
+    follows their names' hashes: what was touched last does not show. An existing snapshot is reused.
     """
     digest = tree_digest(source_dir)
     store_dir.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """The self-check that every back end passes: named checks, each given a function that opens boxes.
 
-    for result in run("local", rootfs, work):
-        print(result.name, result.error or "ok")
+for result in run("local", rootfs, work):
+    print(result.name, result.error or "ok")
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ def check_exit_codes_and_output(open_box: Opener) -> None:
 
 
 def check_state_persists(open_box: Opener) -> None:
-    """Folder, variables, functions stay from command to command; `exit` starts a new shell in the same folder."""
+    """Folder, variables, functions stay from command to command; `exit` starts a new shell in the same
+    folder."""
     with open_box({"d/x": b"1"}) as box:
         assert box.exec("pwd").output == f"{WORKDIR}\n"
         box.exec("cd d; v=5; export w=6; f() { echo f; }; declare -A m; m[k]=9")
@@ -46,7 +47,9 @@ def check_timeout_kills_the_tree(open_box: Opener) -> None:
     with open_box({"d/x": b"1"}) as box:
         box.exec("cd d; (sleep 300 &) ; sleep 0.05")
         started = time.monotonic()
-        result = box.exec("echo before; setsid sleep 301 & nohup setsid -f sleep 302; sleep 303", timeout_s=0.5)
+        result = box.exec(
+            "echo before; setsid sleep 301 & nohup setsid -f sleep 302; sleep 303", timeout_s=0.5
+        )
         assert result.timed_out, result
         assert result.exit_code is None
         assert "before" in result.output
@@ -61,7 +64,9 @@ def check_timeout_kills_the_tree(open_box: Opener) -> None:
 
 def _sleeps(commands: str) -> set[str]:
     words = commands.split()
-    return {words[i + 1] for i, word in enumerate(words[:-1]) if word == "sleep" and words[i + 1].startswith("30")}
+    return {
+        words[i + 1] for i, word in enumerate(words[:-1]) if word == "sleep" and words[i + 1].startswith("30")
+    }
 
 
 def check_child_holding_output(open_box: Opener) -> None:
@@ -107,7 +112,8 @@ def check_binary_output(open_box: Opener) -> None:
 def check_end_cannot_be_forged(open_box: Opener) -> None:
     """Neither printing nor reaching for the shell's pipes makes a command look finished or successful."""
     with open_box() as box:
-        spoof = 'import os\nfor fd in range(1, 256):\n  try: os.write(fd, b"0"*32 + b"\\0000\\000/\\0")\n  except OSError: 0\n'
+        record = 'b"0" * 32 + b"\\0000\\000/\\0"'
+        spoof = f"import os\nfor fd in range(1, 256):\n  try: os.write(fd, {record})\n  except OSError: 0\n"
         box.write(f"{WORKDIR}/spoof.py", spoof.encode())
         result = box.exec("python3 spoof.py; sleep 0.2; echo end; (exit 9)")
         assert result.exit_code == 9, result
@@ -130,7 +136,7 @@ def check_end_cannot_be_forged(open_box: Opener) -> None:
 def check_large_commands(open_box: Opener) -> None:
     """A command of 300 kB, quotes and newlines included, arrives whole."""
     with open_box() as box:
-        text = ("it's \"quoted\" $HOME `x` \\ \n" * 11_000)[:300_000]
+        text = ('it\'s "quoted" $HOME `x` \\ \n' * 11_000)[:300_000]
         result = box.exec(f"cat > big <<'END-OF-TEXT'\n{text}\nEND-OF-TEXT\nwc -c < big")
         assert result.output.strip() == str(len(text) + 1), result.output
 

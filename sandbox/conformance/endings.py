@@ -22,7 +22,8 @@ import sys, time
 from pathlib import Path
 from sandbox.conformance.opener import Opener
 box = Opener(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))()
-print(box.exec(f"echo x > f; setsid -f sleep {sys.argv[4]}; sleep {sys.argv[4]} & echo up").output, flush=True)
+mark = sys.argv[4]
+print(box.exec(f"echo x > f; setsid -f sleep {mark}; sleep {mark} & echo up").output, flush=True)
 time.sleep(600)
 """
 
@@ -65,13 +66,17 @@ def _nothing_left(open_box: Opener, mark: str, mounts: str, boxes: list[Path]) -
 
 
 def check_close_leaves_nothing(open_box: Opener) -> None:
-    """After close there is no process, mount, cgroup, folder or descriptor of the box; closing twice is fine."""
+    """After close there is no process, mount, cgroup, folder or descriptor of the box; closing twice is
+    fine."""
     with open_box():
         pass  # the launcher and its socket stay for the next box
     mounts, mark = Path("/proc/self/mountinfo").read_text(), _mark()
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
     box = open_box()
-    assert box.exec(f"setsid -f sleep {mark}; sleep {mark} & mkdir -p a/b; chmod 000 a/b; echo up").output == "up\n"
+    assert (
+        box.exec(f"setsid -f sleep {mark}; sleep {mark} & mkdir -p a/b; chmod 000 a/b; echo up").output
+        == "up\n"
+    )
     assert _two_run(mark)
     boxes = left_over(LABEL, open_box.state)
     assert boxes, "an open box has no folder"
@@ -87,12 +92,15 @@ def check_close_leaves_nothing(open_box: Opener) -> None:
 
 
 def check_killed_owner_leaves_nothing(open_box: Opener) -> None:
-    """`kill -9` of the owner ends every process of its boxes; one reap removes the rest and no living owner's box."""
+    """`kill -9` of the owner ends every process of its boxes; one reap removes the rest and no living
+    owner's box."""
     mounts, mark = Path("/proc/self/mountinfo").read_text(), _mark()
     arguments = [open_box.backend, str(open_box.rootfs), str(open_box.work), mark]
     path = str(Path(__file__).parents[2])
     owner = subprocess.Popen(
-        [sys.executable, "-c", _OWNER, *arguments], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
+        [sys.executable, "-c", _OWNER, *arguments],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": path},
     )
     assert owner.stdout is not None
     with owner, open_box() as mine:
@@ -137,4 +145,9 @@ def check_box_outlives_its_thread(open_box: Opener) -> None:
         assert box.exec("echo alive").output == "alive\n"
 
 
-CHECKS = (check_box_outlives_its_thread, check_close_leaves_nothing, check_killed_owner_leaves_nothing, check_box_killed_from_inside)
+CHECKS = (
+    check_box_outlives_its_thread,
+    check_close_leaves_nothing,
+    check_killed_owner_leaves_nothing,
+    check_box_killed_from_inside,
+)

@@ -54,7 +54,8 @@ print("hostname", os.uname().nodename)
 
 
 def check_no_network(open_box: Opener) -> None:
-    """No TCP, UDP, IPv6, DNS, no port or socket of the host, no exotic socket family; the box's own loopback works."""
+    """No TCP, UDP, IPv6, DNS, no port or socket of the host, no exotic socket family; the box's own loopback
+    works."""
     with (
         tempfile.TemporaryDirectory() as folder,
         socket.socket() as tcp,
@@ -97,9 +98,12 @@ def check_nothing_of_the_host(open_box: Opener) -> None:
         os.set_inheritable(leaked, True)
         try:
             with open_box(env={"GIVEN": "1"}) as box:
-                look = "env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline /proc/self/mountinfo /proc/self/cgroup"
+                files = "/proc/[0-9]*/environ /proc/[0-9]*/cmdline /proc/self/mountinfo /proc/self/cgroup"
+                look = f"env; cat {files}"
                 seen = box.exec(f"({look}) 2>/dev/null | tr '\\0' '\\n'", max_output_bytes=1 << 20).output
-                descriptors = box.exec("python3 -c 'import os; print(sorted(os.listdir(\"/proc/self/fd\")))'").output
+                descriptors = box.exec(
+                    "python3 -c 'import os; print(sorted(os.listdir(\"/proc/self/fd\")))'"
+                ).output
                 ids = box.exec("ls -d /proc/[0-9]* | wc -l").output
                 names = box.exec("env | cut -d= -f1 | sort | tr '\\n' ' '").output
         finally:
@@ -134,7 +138,9 @@ def check_readonly_folders(open_box: Opener) -> None:
         Path(folder, "t.txt").write_text("tests\n")
         with open_box(readonly={"/opt/tests": Path(folder)}) as box:
             assert box.exec("cat /opt/tests/t.txt").output == "tests\n"
-            assert box.exec("echo x > /opt/tests/t.txt || echo x > /opt/tests/n || rm /opt/tests/t.txt").exit_code
+            assert box.exec(
+                "echo x > /opt/tests/t.txt || echo x > /opt/tests/n || rm /opt/tests/t.txt"
+            ).exit_code
         assert Path(folder, "t.txt").read_text() == "tests\n"
 
 

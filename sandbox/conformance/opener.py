@@ -18,7 +18,8 @@ WORKDIR = "/repo"
 
 @dataclass(frozen=True, slots=True)
 class Opener:
-    """`opener(files, ...)` is an open box of the back end under test; `state` is where all of them keep their state."""
+    """`opener(files, ...)` is an open box of the back end under test; `state` is where all of them keep
+    their state."""
 
     backend: str
     rootfs: Path

@@ -1,4 +1,5 @@
-"""The conformance suite on the back end `local`: as who runs the tests, and as an ordinary user if that is root."""
+"""The conformance suite on the back end `local`: as who runs the tests, and as an ordinary user if that is
+root."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def test_local(opener: Opener, name: str) -> None:
 def _readable_python() -> str:
     """A Python that another user can run: ours may lie in a folder of root's."""
     for program in (os.path.realpath(sys.executable), "/usr/bin/python3"):
-        trial = ["setpriv", "--reuid", str(ORDINARY_UID), "--clear-groups", program, "-c", "import hashlib, ctypes"]
+        check = "import ctypes, hashlib, sys; open(sys.executable)"
+        trial = ["setpriv", "--reuid", str(ORDINARY_UID), "--clear-groups", program, "-c", check]
         if subprocess.run(trial, capture_output=True, check=False).returncode == 0:
             return program
     raise AssertionError("no Python 3.11 that an ordinary user can run")
@@ -54,7 +56,18 @@ def as_user(open_work: Path) -> dict[str, str | None]:
         os.chown(path, ORDINARY_UID, ORDINARY_UID)
     uid = str(ORDINARY_UID)
     done = subprocess.run(
-        ["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", _readable_python(), "-c", _AS_USER, str(home)],
+        [
+            "setpriv",
+            "--reuid",
+            uid,
+            "--regid",
+            uid,
+            "--clear-groups",
+            _readable_python(),
+            "-c",
+            _AS_USER,
+            str(home),
+        ],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(home), "HOME": str(home)},
         cwd=home,
         stdout=subprocess.PIPE,

@@ -63,7 +63,9 @@ def test_the_output_keeps_first_and_last_bytes() -> None:
     assert (output.text(), output.truncated) == ("0123456789", False)
     output.add(b"abc" * 100_000 + b"vwxyz")
     assert output.truncated
-    assert output.text() == "01234\n[... 300000 bytes left out ...]\nvwxyz".replace("300000", str(300_015 - 10))
+    assert output.text() == "01234\n[... 300000 bytes left out ...]\nvwxyz".replace(
+        "300000", str(300_015 - 10)
+    )
 
 
 def test_the_filter_checks_the_architecture_first() -> None:
@@ -98,7 +100,7 @@ def test_measuring_and_removing_odd_trees(tmp_path: Path) -> None:
     top = tmp_path / "top"
     top.mkdir()
     folder = os.open(top, os.O_RDONLY)
-    for _ in range(1500):
+    for _ in range(400):
         os.mkdir("x" * 20, dir_fd=folder)
         inner = os.open("x" * 20, os.O_RDONLY, dir_fd=folder)
         os.close(folder)
@@ -108,7 +110,7 @@ def test_measuring_and_removing_odd_trees(tmp_path: Path) -> None:
     (top / "link").symlink_to(tmp_path)
     (top / "shut").mkdir(mode=0o000)
     (top / "f").write_bytes(b"x" * 100_000)
-    assert used_bytes(top) > 1500 * 1024 + 100_000
+    assert used_bytes(top) > 400 * 1024 + 100_000
     remove_tree(top)
     assert not top.exists()
     assert (tmp_path / "kept").exists()
@@ -120,7 +122,7 @@ def test_no_descriptor_or_child_of_the_owner_reaches_the_launcher(opener: Opener
         "import os,sys,time\nfrom pathlib import Path\nfrom sandbox.conformance import Opener\n"
         "box = Opener('local', Path(sys.argv[1]), Path(sys.argv[2]))()\n"
         "pid = os.fork()\nif pid == 0: time.sleep(20); os._exit(0)\n"
-        "import json; print(json.dumps([pid, box._launched.init]), flush=True); os._exit(9)\n"
+        "import json; print(json.dumps([pid, box._process.init]), flush=True); os._exit(9)\n"
     )
     done = subprocess.Popen(
         [sys.executable, "-c", script, str(opener.rootfs), str(opener.work)], stdout=subprocess.PIPE

@@ -34,7 +34,7 @@ def test_equal_trees_share_one_normalised_snapshot(tmp_path: Path) -> None:
         assert os.geteuid() != 0 or facts.st_uid == facts.st_gid == BOX_UID
     assert (kept[0] / "a.txt").stat().st_mode & 0o777 == 0o644
     assert (kept[0] / "b/run").stat().st_mode & 0o777 == 0o755
-    assert os.readlink(kept[0] / "b/c/link") == "../run"
+    assert str((kept[0] / "b/c/link").readlink()) == "../run"
 
 
 @pytest.mark.parametrize("edit", ["content", "name", "mode", "link", "folder"])
