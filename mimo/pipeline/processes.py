@@ -7,14 +7,15 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import psutil
+
+from mimo.backends.guardian_process import is_guard
 
 LABEL = "MIMO_STAGE_LABEL"
 """In the environment of a stage's process; its descendants inherit it, whatever session they make."""
 _PR_SET_CHILD_SUBREAPER = 36
-_GUARDIAN = "guardian_process"
 
 
 def become_subreaper() -> None:
@@ -42,7 +43,7 @@ def end_leftovers(session: int, label: str, *, grace_s: float) -> list[str]:
     Returns:
         The names of the processes that had to be killed.
     """
-    _wait_until(lambda: not any(map(_is_guardian, stage_leftovers(session, label))), grace_s)
+    _wait_until(lambda: not any(is_guard(item.pid) for item in stage_leftovers(session, label)), grace_s)
     killed: dict[int, str] = {}
     for _ in range(50):
         left = stage_leftovers(session, label)
@@ -59,10 +60,12 @@ def end_leftovers(session: int, label: str, *, grace_s: float) -> list[str]:
 
 
 def kill_descendants() -> None:
-    """SIGKILL every process below this one, until none is left; then this process's own group."""
+    """SIGKILL every process below this one, until none is left; then this process's own group.
+
+    Guardians and what they guard are spared: they end it, shared memory included, once this process is gone.
+    """
     for _ in range(20):
-        left = psutil.Process().children(recursive=True)
-        living = [process for process in left if process.is_running() and _alive(process)]
+        living = [process for process in _unguarded(psutil.Process()) if _alive(process)]
         if not living:
             break
         for process in living:
@@ -87,10 +90,13 @@ def _reap_session(session: int) -> None:
                 os.waitpid(process.pid, os.WNOHANG)
 
 
-def _is_guardian(process: psutil.Process) -> bool:
+def _unguarded(process: psutil.Process) -> Iterator[psutil.Process]:
+    """Every process below, without guardians and what is below them."""
     with contextlib.suppress(psutil.Error):
-        return any(_GUARDIAN in word for word in process.cmdline())
-    return False
+        for child in process.children():
+            if not is_guard(child.pid):
+                yield child
+                yield from _unguarded(child)
 
 
 def _alive(process: psutil.Process) -> bool:

@@ -71,6 +71,7 @@ def connect(place: Place) -> Connection:
 
     with _one_at_a_time(place):
         if place.uri is None:
+            _create_whole(place.home / "mlflow.db")
             _write_ahead(place.home / "mlflow.db")
         client = MlflowClient(tracking_uri=place.location)
         return Connection(client, _experiment(client, place), place.location)
@@ -99,6 +100,23 @@ def _deleted(place: Place, experiment_id: str) -> ExperimentDeleted:
         hint=f"restore it: MLFLOW_TRACKING_URI={place.shown} mlflow experiments restore "
         f"--experiment-id {experiment_id}; or set tracking.experiment to another name",
     )
+
+
+def _create_whole(path: Path) -> None:
+    """Make a new database under another name, then rename it: a kill leaves none or a whole one.
+
+    MLflow never repairs a database whose first tables were made by a process that died on the way.
+    """
+    if path.exists():
+        return
+    from mlflow import MlflowClient
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.new")
+    for left in path.parent.glob(f"{new.name}*"):
+        left.unlink()
+    MlflowClient(tracking_uri=f"sqlite:///{new.absolute()}").search_experiments(max_results=1)
+    new.rename(path)
 
 
 def _write_ahead(path: Path) -> None:

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from mimo.backends.guardian import Guarded
 from mimo.errors import GateRefused, StageFailed
 from mimo.recipe.models import Recipe
 from mimo.stages.base import StageContext, StageResult
@@ -127,6 +128,9 @@ def misbehave(what: str, step: int, ctx: StageContext) -> None:
         handle = ctx.sampler(Path("/models/a"))
         ctx.sampler_holds(Path("/models/b"), handle.version + 5)
         (ctx.out / "sampler").write_text(f"{handle.url} {ctx.sampler(Path('/models/c')).version}")
+    if what == "guarded":
+        guarded = Guarded.start(["sleep", "601"], env=dict(os.environ), log_file=ctx.out / "engine.log")
+        (ctx.out / "guarded").write_text(f"{guarded.pid} {guarded.tmp_dir}")
     if what == "box":
         keep_a_box_and_die(ctx)
     if what == "nan":

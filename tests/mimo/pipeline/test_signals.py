@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -127,6 +128,20 @@ def test_a_second_run_is_busy_and_names_the_first(bench: Bench, running: subproc
     told = json.loads(status.stdout)
     assert (told["status"], told["running"]) == ("running", "rl-mixed")
     assert told["holder"]["pid"] == running.pid
+
+
+def test_a_guarded_engine_ends_with_the_program_and_its_guardian_tidies_up(bench: Bench) -> None:
+    process = bench.start(*arguments(bench), knobs={"sleep": 0.2, "at": "guarded"})
+    wait_for_step(bench, 3)
+    (told,) = bench.home.outputs("rl-mixed").glob("*.work/out/guarded")
+    pid, folder = told.read_text().split()
+    children = family(process)
+    assert int(pid) in {item.pid for item in children}
+    assert Path(folder).is_dir()
+    process.kill()
+    process.communicate()
+    assert_gone(children)
+    assert not Path(folder).exists()
 
 
 def test_killing_the_program_ends_its_stage_at_once(bench: Bench, running: subprocess.Popen[str]) -> None:
