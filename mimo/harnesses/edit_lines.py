@@ -70,11 +70,16 @@ class EditLines:
         path = str(call.arguments["path"])
         target = f"{task.environment.workdir.rstrip('/')}/{path}"
         try:
-            text = box.read(target, max_bytes=MAX_FILE_BYTES).decode("utf-8", "replace")
+            data = box.read(target, max_bytes=MAX_FILE_BYTES)
         except SandboxError as error:
             return Observation(text=f"Cannot read {path}: {_short(error)}", done=False)
         if call.name == "look":
+            text = data.decode("utf-8", "replace")
             return self._look(path, text, _lines(call, "lines", len(text.split("\n"))))
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            return Observation(text=f"{path} is no UTF-8 text.", done=False)
         return _edit(box, target, path, text, call)
 
     def _look(self, path: str, text: str, wanted: tuple[int, int]) -> Observation:

@@ -14,6 +14,7 @@ from mimo.errors import RecipeError
 MAX_FILES = 4000
 MAX_BYTES = 64_000_000
 FETCH_TIMEOUT_S = 300.0
+_OTHER_HASH = "the archive is not the one this task was made for; correct the recipe only if you trust it"
 
 
 def fetch(name: str, version: str, sha256: str, cache: Path) -> Path:
@@ -41,6 +42,11 @@ def fetch(name: str, version: str, sha256: str, cache: Path) -> Path:
     except subprocess.TimeoutExpired as error:
         raise RecipeError(f"{name} {version}: pip did not answer in {FETCH_TIMEOUT_S:.0f} s") from error
     found = sorted(inbox.glob("*.tar.gz"))
+    if "DO NOT MATCH THE HASHES" in done.stderr:
+        raise RecipeError(
+            f"{name} {version}: the archive that pip found has not the recipe's sha256 {sha256}",
+            hint=_OTHER_HASH,
+        )
     if done.returncode != 0 or not found:
         last = (done.stderr.strip().splitlines() or ["no archive came"])[-1]
         raise RecipeError(
@@ -52,7 +58,7 @@ def fetch(name: str, version: str, sha256: str, cache: Path) -> Path:
         found[0].unlink()
         raise RecipeError(
             f"{name} {version}: {found[0].name} has sha256 {got}, the recipe says {sha256}",
-            hint="the archive is not the one this task was made for; correct the recipe only if you trust it",
+            hint=_OTHER_HASH,
         )
     found[0].rename(kept)
     return kept

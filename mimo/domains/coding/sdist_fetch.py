@@ -7,6 +7,7 @@ them where expected, `pip download` does it; the archive is then checked by its 
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -34,7 +35,10 @@ def _find_and_download(name: str, version: str, target: str) -> int:
         finder = command._build_package_finder(options=options, session=session)
         for candidate in finder.find_all_candidates(name):
             if str(candidate.version) == version and candidate.link.filename.endswith(".tar.gz"):
-                cast(Any, Downloader)(session, "off", False)(candidate.link, target)
+                if candidate.link.is_file:
+                    shutil.copy(candidate.link.file_path, target)
+                else:
+                    cast(Any, Downloader)(session, "off", False)(candidate.link, target)
                 return 0
     print(f"no source archive {name} {version} on the index that pip uses", file=sys.stderr)
     return 1

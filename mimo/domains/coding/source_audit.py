@@ -78,11 +78,20 @@ def _of_node(node: ast.AST) -> list[tuple[str, str]]:
             return [(_ATTRIBUTES[attr], attr)]
         case ast.Name(id=name) if name in _CALLS or name == "__builtins__":
             return [(_CALLS.get(name, "F07 patches the interpreter"), name)]
+        case ast.Call(func=ast.Name(id="getattr" | "setattr"), args=[_, name, *_]) if _is_put_together(name):
+            return [("hidden code", "getattr")]
         case ast.Constant(value=str() as text):
             return [(route, part) for part, route in _TEXTS.items() if part in text]
         case ast.FunctionDef(name="__eq__" | "__ne__" as name) if _returns_constants(node):
             return [("F09 always equal", name)]
     return []
+
+
+def _is_put_together(name: ast.expr) -> bool:
+    """An attribute's name computed from constants alone, such as `"_get" + "frame"`."""
+    parts = list(ast.walk(name))
+    known = (ast.BinOp, ast.operator, ast.Constant, ast.JoinedStr, ast.FormattedValue)
+    return not isinstance(name, ast.Constant) and all(isinstance(part, known) for part in parts)
 
 
 def _may_be_module(node: ast.Attribute) -> bool:

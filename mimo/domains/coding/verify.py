@@ -70,7 +70,8 @@ def _verdict(
     """The verdict from the result lines that carry the run's key."""
     if len(results) != 1:
         reason = "no result" if not results else "two results"
-        return Verdict(passed=False, tampered=len(results) > 1, detail={**detail, "reason": reason})
+        tampered = len(results) > 1 or bool(routes)
+        return Verdict(passed=False, tampered=tampered, detail={**detail, "reason": reason})
     outcomes = results[0]
     shown = {name: outcome for name, outcome in outcomes.items() if not run.is_canary(name)}
     detail["tests"] = dict[str, Json](sorted(shown.items()))

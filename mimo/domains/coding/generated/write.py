@@ -20,7 +20,8 @@ COPY repo/ /work/
 _TEST_SH = """\
 #!/bin/bash
 mkdir -p /logs/verifier
-if python3 -m pytest -q /tests/test_hidden.py; then echo 1; else echo 0; fi > /logs/verifier/reward.txt
+if python3 -m pytest -q /tests/test_hidden.py; then reward=1; else reward=0; fi
+echo $reward > /logs/verifier/reward.txt
 """
 _SOLVE_SH = """\
 #!/bin/bash

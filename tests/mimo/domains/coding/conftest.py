@@ -92,6 +92,7 @@ def generated(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Callable[..
 
 WRONG = 'def add(a, b):\n    """Return a plus b."""\n    return a - b\n'
 RIGHT = WRONG.replace("a - b", "a + b")
+VISIBLE = "from mathx import add\n\n\ndef test_add():\n    assert add(2, 2) == 4\n"
 HIDDEN = """\
 import unittest
 
@@ -107,7 +108,7 @@ def test_zero():
 
 
 def test_mixed():
-    assert add(-71, 4) == -67 and not add(1, 1) == 0
+    assert add(-71, 4) == -67
 
 
 class MoreTests(unittest.TestCase):
@@ -124,7 +125,7 @@ def write_folder(root: Path, *, runner: str, tests: str, names: list[str]) -> Pa
         'pass_to_pass = []\nvisible = ["test_mathx.py"]\n[verifier]\ntimeout_sec = 25.0\n',
         "instruction.md": "Repair add in mathx.py.\n",
         "environment/repo/mathx.py": WRONG,
-        "environment/repo/test_mathx.py": "from mathx import add\n\n\ndef test_add():\n    assert add(2, 2) == 4\n",
+        "environment/repo/test_mathx.py": VISIBLE,
         "tests/test_hidden.py": tests,
         "solution/files/mathx.py": RIGHT,
     }
