@@ -131,7 +131,8 @@ def _publish(ctx: StageContext, tasks: Sequence[Task]) -> StageResult:
     }
     if judge is not None:
         judge.close()
-        ctx.count("judge gave no answer", judge.failures["no answer"], why="synthesize-rubrics")
+        if lost := judge.failures["no answer"]:
+            ctx.count("judge gave no answer", lost, why="while rubrics were written")
     everything = [
         routed[task.task_id].task if task.task_id in routed else task for task in read_tasks(task_folder(ctx))
     ]

@@ -57,7 +57,7 @@ class Endpoint:
 def endpoint(script: Script) -> Iterator[Endpoint]:
     """The server, running until the end of the block."""
     made = Endpoint(script)
-    thread = threading.Thread(target=made.server.serve_forever, daemon=True)
+    thread = threading.Thread(target=made.server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield made
