@@ -53,7 +53,12 @@ def token_advantages(clean: Tensor, flagged: Tensor, tokens: Tensor, spans: Tens
     # At one position an end comes before a rollout's first token, and that before a span's start.
     position, order = torch.cat([ends, offsets, starts]).sort(stable=True)
     values = torch.cat([clean[rollout], clean, flagged[rollout]])[order]
-    return torch.repeat_interleave(values, torch.cat([position, tokens.sum().reshape(1)]).diff())
+    runs = torch.cat([position, tokens.sum().reshape(1)]).diff()
+    result = clean.new_empty(int(tokens.sum()))
+    # Filling run by run costs one pass over memory; repeat_interleave would gather token by token.
+    for part, value in zip(torch.split(result, runs.tolist()), values.tolist(), strict=True):
+        part.fill_(value)
+    return result
 
 
 def spans_within(spans: Tensor, chosen: Tensor) -> Tensor:
@@ -64,7 +69,9 @@ def spans_within(spans: Tensor, chosen: Tensor) -> Tensor:
     rollout = spans[:, 0].contiguous()
     first = torch.searchsorted(rollout, chosen)
     count = torch.searchsorted(rollout, chosen, right=True) - first
-    place = torch.repeat_interleave(count)
-    within = torch.arange(len(place), device=spans.device) - (count.cumsum(0) - count)[place]
+    reach = count.cumsum(0)
+    number = torch.arange(int(count.sum()), device=spans.device)
+    place = torch.searchsorted(reach, number, right=True)
+    within = number - (reach - count)[place]
     found = spans[first[place] + within]
     return torch.cat([place[:, None], found[:, 1:]], dim=1)
