@@ -104,12 +104,24 @@ def _files() -> dict[Path, Path]:
     found[Path("usr/bin/sh")] = found[Path(SHELL)] = found[Path("usr/bin/bash")]
     found[Path(f"usr/bin/python{sys.version_info.major}.{sys.version_info.minor}")] = _python()
     found |= dict(_stdlib())
-    binaries = [source for target, source in found.items() if _is_elf(source)]
     locale = Path("/usr/lib/locale/C.utf8")
     for path in locale.rglob("*") if locale.is_dir() else ():
         if path.is_file():
             found[path.relative_to("/")] = path
-    return _libraries(binaries) | found
+    return found
+
+
+def _with_libraries(files: dict[Path, Path]) -> dict[Path, Path]:
+    return _libraries([source for source in files.values() if _is_elf(source)]) | files
+
+
+def _signature(files: dict[Path, Path]) -> str:
+    """A quick name for the same unchanged files of the host: finds the digest without reading them all."""
+    digest = hashlib.sha256(f"{_VERSION}\0{sorted(_ETC.items())}\0".encode())
+    for target, source in sorted(files.items()):
+        facts = source.stat()
+        digest.update(f"{target} {source} {facts.st_size} {facts.st_mtime_ns} {facts.st_ino}\0".encode())
+    return digest.hexdigest()
 
 
 def _is_elf(path: Path) -> bool:
@@ -134,6 +146,10 @@ def ensure_rootfs(store_dir: Path) -> Path:
     """
     store_dir.mkdir(parents=True, exist_ok=True)
     files = _files()
+    known = store_dir / f".known-{_signature(files)}"
+    if known.is_file() and (store_dir / known.read_text()).is_dir():
+        return store_dir / known.read_text()
+    files = _with_libraries(files)
     final = store_dir / _digest(files)
     with open(store_dir / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -144,6 +160,9 @@ def ensure_rootfs(store_dir: Path) -> Path:
                 work.rename(final)
             finally:
                 remove_tree(work)
+        new = known.with_suffix(".new")
+        new.write_text(final.name)
+        new.replace(known)
     return final
 
 

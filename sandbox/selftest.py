@@ -89,6 +89,8 @@ def _try(folder: Path) -> dict[str, str]:
 
 
 def _remedy(message: str) -> str:
+    if "Unknown option" in message:
+        return "bubblewrap 0.8 or newer is needed"
     if "namespace" in message or "uid map" in message or "Operation not permitted" in message:
         return (
             "allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, or on Ubuntu "

@@ -85,6 +85,21 @@ if os.geteuid() == 0:
     def test_local_as_an_ordinary_user(as_user: dict[str, str | None], name: str) -> None:
         assert as_user[name] is None
 
+    def test_a_state_folder_without_overlays_gets_plain_copies(rootfs: Path, tmp_path: Path) -> None:
+        for name in ("lower", "upper", "scratch", "merged"):
+            (tmp_path / name).mkdir()
+        options = f"lowerdir={tmp_path}/lower,upperdir={tmp_path}/upper,workdir={tmp_path}/scratch"
+        merged = tmp_path / "merged"
+        subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, str(merged)], check=True)
+        try:
+            opener = Opener("local", rootfs, merged)
+            with opener() as box:
+                assert box.describe()["tree"] == "copy"  # type: ignore[attr-defined]
+            CHECKS["changes"](opener)
+            CHECKS["close_leaves_nothing"](opener)
+        finally:
+            subprocess.run(["umount", str(merged)], check=True)
+
     class CopyOpener(Opener):
         """Snapshots that the box's user does not own: then a plain copy takes the overlay's place."""
 
