@@ -48,10 +48,10 @@ def ranked(group: Sequence[Facts]) -> dict[str, Quality] | None:
     A group with fewer than two passes is not judged: its factor would cancel (METHOD 4.3).
     """
     passes = [facts for facts in group if facts.passed]
-    if len(passes) < 2 or any(facts.patch.capped for facts in passes):
+    if len(passes) < 2:
         return None
     failures = [facts for facts in group if not facts.passed]
-    smallest = min(facts.patch.lines for facts in passes)
+    smallest = min((facts.patch.lines for facts in passes if facts.patch.lines), default=0)
     shared = _of_failures(failures, passes)
     return qualities([_judged(facts, smallest, shared) for facts in passes])
 
@@ -95,7 +95,7 @@ def _with_evidence(item: Judged, names: Sequence[str]) -> Judged:
         scores=(first, second, third, fourth, fifth),
         evidence=item.evidence,
         serious=item.serious and process,
-        bypass=item.bypass and bool(item.evidence.get("approach")),
+        bypass=item.bypass and bool(item.evidence.get("approach") or item.evidence.get("minimality")),
     )
 
 
@@ -110,7 +110,7 @@ def _of_failures(failures: Sequence[Facts], passes: Sequence[Facts]) -> frozense
 
 
 def _judged(facts: Facts, smallest: int, shared: frozenset[tuple[str, str]]) -> Judged:
-    patch, behavior = facts.patch, facts.behavior
+    patch = facts.patch
     evidence: dict[str, tuple[str, ...]] = {}
 
     def say(name: str, lines: Sequence[object]) -> int:
@@ -125,30 +125,22 @@ def _judged(facts: Facts, smallest: int, shared: frozenset[tuple[str, str]]) -> 
     foreign = say("precision", [f"{name}: not part of the repair" for name in patch.foreign_functions])
     churn = say("precision", [f"{patch.cosmetic_lines} cosmetic lines"] if patch.cosmetic_lines else [])
     precision = max(2, 5 - min(2, foreign) - churn)
-    minimality = _minimality(patch.lines, smallest)
+    minimality = 1 if patch.capped else _minimality(patch.lines, smallest)
     say("minimality", [f"{patch.lines} changed lines; the smallest pass has {smallest}"] * (minimality < 5))
     outside = say("side_effects", [f"{path}: changed" for path in (*patch.protected, *patch.unrelated)])
+    outside += 2 * say("side_effects", ["more files changed than are analysed"] * patch.capped)
     wider = say("side_effects", patch.of("broad-export", "compatibility", "evaluation"))
     side_effects = max(1, 5 - 2 * min(2, outside) - min(2, wider))
     marks = say("craftsmanship", patch.of("style", "leftover", "redundant"))
     unreadable = say("craftsmanship", [f"{path}: not readable" for path in patch.unreadable])
     craft = 1 if unreadable else max(2, 5 - marks)
-    return (
-        Judged(
-            rollout_id=facts.rollout_id,
-            scores=(approach, precision, minimality, side_effects, craft),
-            evidence=evidence,
-            serious=bool(say("process", _process_problems(facts))),
-            bypass=bool(bypass) or (minimality == 1 and bool(foreign)),
-        )
-        if behavior.turns or patch.lines
-        else _empty(facts)
+    return Judged(
+        rollout_id=facts.rollout_id,
+        scores=(approach, precision, minimality, side_effects, craft),
+        evidence=evidence,
+        serious=bool(say("process", _process_problems(facts))),
+        bypass=bool(bypass) or (minimality == 1 and bool(foreign)),
     )
-
-
-def _empty(facts: Facts) -> Judged:
-    """A pass without a patch and without turns: nothing speaks for it or against it."""
-    return Judged(rollout_id=facts.rollout_id, scores=(NEUTRAL,) * 5)
 
 
 def _minimality(lines: int, smallest: int) -> int:

@@ -5,6 +5,8 @@ Everything is inlined, nothing is fetched. The widget computes in JavaScript wha
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import json
 import math
@@ -13,6 +15,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from string import Template
 from typing import Literal
+
+from mimo.types import HackVerdict, Rollout, Routing
 
 SCRIPTS = ("math.js", "link.js", "words.js", "element.js")
 
@@ -53,22 +57,63 @@ EXAMPLE = BenchGroup(
 """The article's example: five rollouts, three pass, the passes total 1.20; .720 against .250 under GRS."""
 
 
+def bench_group(
+    rollouts: Sequence[Rollout],
+    method: Routing,
+    *,
+    cap: float | None,
+    below_mean: Literal["zero", "keep"],
+    length_penalty: bool,
+) -> BenchGroup:
+    """A group of a run as the bench shows it; rollouts without a verdict are left out.
+
+    A plain group is shown as GAR with quality 1 everywhere, which moves nothing.
+    """
+    rows = [_bench_rollout(one, method) for one in rollouts if one.verdict is not None]
+    shown: Literal["gar", "grs"] = "grs" if method == "grs" else "gar"
+    return BenchGroup(
+        rollouts=rows, method=shown, cap=cap, below_mean=below_mean, length_penalty=length_penalty
+    )
+
+
+def _bench_rollout(rollout: Rollout, method: Routing) -> BenchRollout:
+    grades, hack = rollout.grades, rollout.hack
+    return BenchRollout(
+        passed=rollout.verdict is not None and rollout.verdict.passed,
+        leak=hack is not None and hack.verdict is HackVerdict.CONFIRMED,
+        quality=1.0 if method == "plain" else grades and grades.quality,
+        solution=grades and grades.solution,
+        behavior=grades and grades.behavior,
+        length=max(rollout.generated_tokens, 1),
+    )
+
+
 def bench_page(group: BenchGroup) -> str:
     """A whole HTML document that opens on `group`; its address carries the state as `#…`."""
     page = Template(_text("page.html"))
-    return page.substitute(element=_element(group, share=True), script=bench_script())
+    return page.substitute(element=_element(link_text(group), share=True), script=bench_script())
 
 
-def bench_element(group: BenchGroup) -> str:
-    """The widget for one group as HTML; a page that holds any needs `bench_script()` once, after them."""
-    return _element(group, share=False)
+def bench_element(state: str) -> str:
+    """The widget for one group (`link_text`) as HTML; its page needs `bench_script()` once, after them all."""
+    return _element(state, share=False)
 
 
 def bench_script() -> str:
     """The `<script>` that brings every `<mimo-bench>` of a page to life; styles included."""
+    return f"<script>{_script()}</script>"
+
+
+def script_source() -> str:
+    """What a page's content policy must list under `script-src` for `bench_script()`: its hash, nothing else."""
+    digest = hashlib.sha256(_script().encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def _script() -> str:
     style = json.dumps(_text("bench.css")).replace("<", "\\u003c")
     parts = "\n".join(_text(name) for name in SCRIPTS)
-    return f"<script>\n(() => {{\nconst BENCH_CSS = {style};\n{parts}}})();\n</script>"
+    return f"\n(() => {{\nconst BENCH_CSS = {style};\n{parts}}})();\n"
 
 
 def link_text(group: BenchGroup) -> str:
@@ -101,9 +146,10 @@ def _score(value: float | None) -> str:
     return repr(float(value))
 
 
-def _element(group: BenchGroup, *, share: bool) -> str:
-    state = html.escape(link_text(group), quote=True)
-    return f'<mimo-bench data-state="{state}"{" share" if share else ""}></mimo-bench>'
+def _element(state: str, *, share: bool) -> str:
+    return (
+        f'<mimo-bench data-state="{html.escape(state, quote=True)}"{" share" if share else ""}></mimo-bench>'
+    )
 
 
 def _text(name: str) -> str:

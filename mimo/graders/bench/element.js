@@ -17,6 +17,7 @@ class MimoBench extends HTMLElement {
   connectedCallback() {
     if (this.shadowRoot) return;
     this.attachShadow({ mode: "open" });
+    this.shadowRoot.adoptedStyleSheets = [sheet()];
     this.id_ = `b${MimoBench.count++}`;
     this.start = fromLink(this.dataset.state ?? "");
     this.state = (this.hasAttribute("share") && fromLink(location.hash.slice(1))) || this.start;
@@ -49,12 +50,11 @@ class MimoBench extends HTMLElement {
   }
 
   build() {
-    const style = make("style", { text: BENCH_CSS });
     this.rows = this.state.rollouts.map((_, i) => this.row(i));
     this.story = make("div", { class: "story", role: "status", "aria-live": "polite" });
     this.facts = make("dl", { class: "facts" });
     const list = make("ol", { class: "rollouts", "aria-label": "Rollouts" }, ...this.rows.map((row) => row.node));
-    this.shadowRoot.replaceChildren(style, this.settings(), this.facts, this.story, this.head(), list, this.foot());
+    this.shadowRoot.replaceChildren(this.settings(), this.facts, this.story, this.head(), list, this.foot());
     this.update();
   }
 
@@ -219,6 +219,13 @@ class MimoBench extends HTMLElement {
   }
 }
 MimoBench.count = 0;
+
+// A constructed sheet works where a page's content policy forbids style elements.
+function sheet() {
+  const made = new CSSStyleSheet();
+  made.replaceSync(BENCH_CSS);
+  return made;
+}
 
 function put(node, value, text) {
   node.textContent = text;

@@ -119,3 +119,10 @@ def test_a_negative_judgement_needs_evidence() -> None:
     shown = qualities([Judged(rollout_id="a", scores=(1, 5, 5, 5, 5), evidence={"approach": ("a.py:1",)})])
     assert shown is not None
     assert shown["a"].tier == "T3"
+
+
+def test_a_flood_of_files_cannot_switch_the_grader_off() -> None:
+    flood = facts({PATH: RIGHT, **{f"f{n}.txt": "x\n" for n in range(60)}}, name="flood")
+    found = ranked([facts(name="a"), facts(name="b"), flood])
+    assert found is not None
+    assert found["flood"].tier == "T3"

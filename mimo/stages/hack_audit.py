@@ -1,0 +1,46 @@
+"""The hack audit of a stage's rollouts: the rules of `mimo.hacks.audit` with each task's own secrets.
+
+What a task's audit compares with (needles of the reference, object ids of the base's history) is made once.
+"""
+
+from __future__ import annotations
+
+from mimo.domains.base import TaskStore
+from mimo.hacks.audit import TaskFacts, audit_rollout, task_facts
+from mimo.hacks.git_view import GitError
+from mimo.hacks.scene import open_scene
+from mimo.rollouts.signal import SampledGroup
+from mimo.stages.environment_probe import secrets_of
+from mimo.types import HackFinding, HackVerdict, Rollout, Task
+
+
+class HackAudit:
+    """Matches `grade.Audit`; a task whose facts cannot be made leaves its rollouts `unaudited`."""
+
+    def __init__(self, store: TaskStore) -> None:
+        self._store = store
+        self._facts: dict[str, TaskFacts | None] = {}
+
+    def __call__(self, group: SampledGroup) -> list[HackFinding]:
+        """The findings of a group, in its order."""
+        return [self.finding(group.plan.task, item.rollout) for item in group.finished]
+
+    def finding(self, task: Task, rollout: Rollout) -> HackFinding:
+        """The finding of one rollout of `task`."""
+        facts = self._of(task)
+        if facts is None:
+            return HackFinding(verdict=HackVerdict.UNAUDITED)
+        return audit_rollout(rollout, facts)
+
+    def _of(self, task: Task) -> TaskFacts | None:
+        if task.task_id not in self._facts:
+            self._facts[task.task_id] = self._made(task)
+        return self._facts[task.task_id]
+
+    def _made(self, task: Task) -> TaskFacts | None:
+        secrets = secrets_of(task, self._store)
+        try:
+            with open_scene(self._store.snapshot(task), task.base_commit, secrets) as scene:
+                return task_facts(scene)
+        except (GitError, OSError):
+            return None
