@@ -190,7 +190,7 @@ class _StageRun:
         stage = self.facts.name
         step = max(self.work.step(), 0)
         if code == 0 and self.heard.result is not None:
-            check_result(stage, self.work, self.heard.result)
+            check_result(self.facts, self.work, self.heard.result)
             manifest = make_manifest(self.work, self.attempt, self.heard.result, self.session.run.run_id)
             self.work.finish()
             folder = outputs.publish(self.session.home, self.work.folder, manifest)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from mimo.errors import StageFailed
 from mimo.pipeline.channel import Message
+from mimo.pipeline.identity import StageFacts
 from mimo.run_dir import manifest as manifests
 from mimo.run_dir.attempt import Attempt, Work
 from mimo.run_dir.manifest import Manifest
 from mimo.types import Json
 
 
-def check_result(stage: str, work: Work, result: Message) -> None:
+def check_result(facts: StageFacts, work: Work, result: Message) -> None:
     """StageFailed unless a stage that says it is done has done it.
 
-    It must have planned at least one unit, committed as many as planned, and left files in its output.
+    It must have planned at least one unit, committed as many as planned, and left in its output files that
+    are not all empty, among them each one (or folder) that it declares in `writes`.
     """
+    stage = facts.name
     planned, step = int(str(result["planned"])), work.step()
     if planned < 1:
         raise StageFailed(f"{stage} ended without planning any work", hint=f"see {work.log}")
@@ -25,9 +29,18 @@ def check_result(stage: str, work: Work, result: Message) -> None:
             f"{stage} ended as if done, but committed {max(step, 0)} of {planned} units",
             hint=f"see {work.log}",
         )
-    files = [path for path in work.out.rglob("*") if path.is_file()]
-    if not any(path.stat().st_size for path in files):
+    if not _has_content(work.out):
         raise StageFailed(f"{stage} ended as if done, but its output is empty", hint=f"see {work.log}")
+    missing = [name for name in facts.writes if not _has_content(work.out / name)]
+    if missing:
+        names = ", ".join(missing)
+        raise StageFailed(f"{stage} ended as if done, but left no {names}", hint=f"see {work.log}")
+
+
+def _has_content(path: Path) -> bool:
+    """True for a file that is not empty, or a folder that holds one."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return any(item.is_file() and item.stat().st_size for item in files)
 
 
 def make_manifest(work: Work, attempt: Attempt, result: Message, run_id: str) -> Manifest:

@@ -25,6 +25,7 @@ class StageFacts:
     target: str
     cost: str
     reads: tuple[str, ...]
+    writes: tuple[str, ...]
     built: bool
     missing: str | None
     params: dict[str, Json]
@@ -64,6 +65,7 @@ def stage_facts(placed: Placed, recipe: Recipe, reader: CodeReader) -> StageFact
         target=placed.target,
         cost=stage.cost,
         reads=tuple(stage.reads),
+        writes=tuple(getattr(stage, "writes", ())),
         built=stage.built,
         missing=placed.missing,
         params=_without_horizon(stage.params(recipe), horizon, placed.name.replace("-", "_"))

@@ -78,7 +78,7 @@ def _one(session: Session, plan: Plan, name: str, done: dict[str, Published], re
         done[name] = decision.output
         return _reuse(session, decision, decision.output)
     assert decision.state in WORKS
-    return _execute(session, plan, facts, decision, done, report)
+    return _execute(session, plan, facts, decision, done=done, report=report)
 
 
 def _decide_now(
@@ -107,6 +107,7 @@ def _execute(
     plan: Plan,
     facts: StageFacts,
     decision: Decision,
+    *,
     done: dict[str, Published],
     report: Report,
 ) -> Outcome:

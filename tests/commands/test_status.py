@@ -12,6 +12,8 @@ import pytest
 from mimo.run_dir.outputs import every
 from tests.mimo.pipeline.conftest import Bench
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def done(bench: Bench) -> Bench:

@@ -69,6 +69,12 @@ class Empty(First):
         return StageResult()
 
 
+class Forgetful(First):
+    """Declares a file that it does not write."""
+
+    writes: ClassVar[tuple[str, ...]] = ("tasks.txt", "rejects.jsonl")
+
+
 class Slow:
     """Appends a line a step; a step is durable only with its commit, as in a real stage."""
 

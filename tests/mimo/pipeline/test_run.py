@@ -13,6 +13,7 @@ import pytest
 from mimo.errors import RecipeError
 from mimo.pipeline.run import Tools
 from mimo.run_dir.files import read_lines
+from mimo.run_dir.locks import KernelLock
 from sandbox.reaper import left_over
 from tests.mimo.pipeline.conftest import Bench
 
@@ -96,11 +97,24 @@ def test_less_than_planned_is_a_failure(bench: Bench, knobs: Knobs, plan: int, t
     assert not list(bench.home.outputs("rl-mixed").glob("????????????????"))
 
 
-def test_an_empty_output_is_a_failure(bench: Bench) -> None:
-    bench.order["prepare-env"] = "tests.mimo.pipeline.demo:Empty"
+@pytest.mark.parametrize(
+    ("stage", "text"), [("Empty", "its output is empty"), ("Forgetful", "left no rejects.jsonl")]
+)
+def test_a_missing_output_is_a_failure(bench: Bench, stage: str, text: str) -> None:
+    bench.order["prepare-env"] = f"tests.mimo.pipeline.demo:{stage}"
     report = bench.run()
     assert report.error is not None
-    assert "its output is empty" in report.error.message
+    assert text in report.error.message
+
+
+def test_a_result_that_another_run_makes_is_busy(bench: Bench) -> None:
+    decision = bench.project().plan().decisions["prepare-env"]
+    assert decision.work_key is not None
+    with KernelLock(bench.home.stage_lock("prepare-env", decision.work_key), "it"):
+        report = bench.run()
+    assert report.error is not None
+    assert report.error.exit_code == 75
+    assert "another run makes this very result" in (report.error.hint or "")
 
 
 def test_what_a_stage_leaves_is_killed_and_said(bench: Bench, knobs: Knobs) -> None:

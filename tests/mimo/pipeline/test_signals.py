@@ -16,6 +16,7 @@ import pytest
 from mimo.run_dir.files import read_lines
 from tests.mimo.pipeline.conftest import Bench
 
+pytestmark = pytest.mark.slow
 STEPS = 40
 
 
