@@ -1,0 +1,131 @@
+"""The smoke recipe, end to end, on the real engines: killed on the way, resumed, audited, explained.
+
+One run serves every test: it is `kill -9`ed once in prepare-env, in cold-start and in rl-mixed, and the same
+command goes on each time.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from mimo.rollouts.store import RolloutStore
+from tests.smoke.driver import RECIPE, Driver, shared_memory
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+
+@dataclass(frozen=True)
+class Smoke:
+    """The finished run and what was seen on the way."""
+
+    driver: Driver
+    output: str
+    left: dict[str, list[str]]
+    shared_before: set[str]
+
+
+def _commit(stage: str, step: int) -> Callable[[Mapping[str, object]], bool]:
+    def wanted(event: Mapping[str, object]) -> bool:
+        about = event.get("about")
+        return (
+            event.get("stage") == stage
+            and event.get("event") == "commit"
+            and isinstance(about, dict)
+            and int(about["step"]) >= step
+        )
+
+    return wanted
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> Smoke:
+    """Kill the run three times, then let it finish."""
+    shared = shared_memory()
+    driver = Driver(tmp_path_factory.mktemp("smoke") / "home")
+    left: dict[str, list[str]] = {}
+    for name, stage, step, after_s in (
+        ("prepare-env", "prepare-env", 5, 0.05),
+        ("cold-start", "cold-start", 10, 0.3),
+        ("rl-mixed step", "rl-mixed", 1, 2.0),
+    ):
+        killed = driver.kill_at(_commit(stage, step), after_s=after_s)
+        left[name] = driver.left_behind() if killed else ["the run ended before it could be killed"]
+    finished = driver.run("run", RECIPE, "--profile", "smoke")
+    return Smoke(driver, finished.stdout + finished.stderr, left, shared)
+
+
+def test_it_ends_well_after_three_kills(smoke: Smoke) -> None:
+    assert "audit" in smoke.output
+    assert smoke.left == {name: [] for name in smoke.left}
+    again = smoke.driver.run("run", RECIPE, "--profile", "smoke")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert smoke.driver.left_behind() == []
+
+
+def test_nothing_of_ours_stays_in_shared_memory(smoke: Smoke) -> None:
+    assert shared_memory() - smoke.shared_before == set()
+
+
+def test_every_trained_stage_changed_its_weights_and_says_how_far_the_canary_was(smoke: Smoke) -> None:
+    for stage in ("cold-start", "rl-mixed"):
+        rows = _metric_rows(smoke.driver.output(stage))
+        canary = [row["canary/mean"] for row in rows if "canary/mean" in row]
+        assert canary, stage
+        assert max(canary) < 1e-5, stage
+        changed = [row["weights/changed_tensors"] for row in rows if "weights/changed_tensors" in row]
+        assert any(changed), stage
+
+
+def test_no_metric_is_doubled_in_mlflow_and_committed_steps_are_there(smoke: Smoke) -> None:
+    with sqlite3.connect(smoke.driver.home / "mlflow.db") as database:
+        rows = database.execute(
+            "select run_uuid, key, step, count(*) from metrics "
+            "where key like 'train/%' or key like 'canary/%' group by run_uuid, key, step"
+        ).fetchall()
+    assert rows
+    assert max(number for *_, number in rows) == 1
+    rl_steps = {step for _, key, step, _ in rows if key == "train/grad_norm"}
+    assert rl_steps >= set(range(1, 5))
+
+
+def test_what_was_trained_on_is_what_was_sampled(smoke: Smoke) -> None:
+    store = RolloutStore(smoke.driver.output("rl-mixed"))
+    for step in store.steps():
+        payloads = store.payloads(step)
+        for rollout in store.rollouts(step):
+            payload = payloads[rollout.rollout_id]
+            spans = [turn.span for turn in rollout.contexts[0].turns if turn.role == "assistant"]
+            marked = sorted(place for start, end in spans for place in range(start, end))
+            assert payload.loss_mask.nonzero()[0].tolist() == marked
+            assert set(payload.weight_version[payload.loss_mask].tolist()) <= {2_000_000 + step - 1}
+
+
+def test_the_report_compares_every_policy(smoke: Smoke) -> None:
+    report = json.loads((smoke.driver.output("audit") / "report.json").read_text())
+    rates = {row["name"]: row["train"]["rate"] for row in report["policies"]}
+    assert {"base", "cold-start", "rl-mixed"} <= set(rates)
+    assert rates["base"] == 0.0
+    assert rates["cold-start"] > 0.0
+    page = (smoke.driver.output("audit") / "report.html").read_text()
+    assert "rl-mixed" in page
+
+
+def test_more_steps_continue_instead_of_starting_over(smoke: Smoke) -> None:
+    result = smoke.driver.run(
+        "run", RECIPE, "--profile", "smoke", "--set", "rl_mixed.steps=5", "--until", "rl-mixed", "--json"
+    )
+    assert result.returncode == 0, result.stderr
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    commits = [e["about"]["step"] for e in events if e["event"] == "commit" and e["stage"] == "rl-mixed"]
+    assert commits == [5]
+
+
+def _metric_rows(output: Path) -> list[dict[str, float]]:
+    lines = (output / "_run" / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line)["metrics"] for line in lines]
