@@ -1,4 +1,6 @@
-"""Commands of a rollout as plain actions: wrappers, pipes into shells, encodings and inline code unwrapped."""
+"""Commands of a rollout as plain actions: wrappers, pipes into shells, encodings and inline code
+unwrapped.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from fnmatch import fnmatchcase
 
 from mimo.hacks.python_code import PythonFacts, other_code, read_python
 from mimo.hacks.shell_words import Command, Variables, parse, unescape
+from mimo.hacks.tables import words
 
 _MAX_DEPTH = 6
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ash", "ksh", "rbash"})
@@ -22,63 +25,22 @@ _WITH_NUMBER = frozenset({"timeout", "nice", "ionice", "chrt", "taskset"})
 _OTHER_CODE = frozenset({"perl", "ruby", "node", "awk", "gawk", "php", "lua", "mawk"})
 _PATTERN_FIRST = frozenset({"grep", "egrep", "fgrep", "rg", "sed", "awk", "gawk"})
 _READERS = frozenset(
-    {
-        "cat",
-        "less",
-        "more",
-        "head",
-        "tail",
-        "tac",
-        "nl",
-        "strings",
-        "xxd",
-        "od",
-        "hexdump",
-        "grep",
-        "egrep",
-        "fgrep",
-    }
-    | {
-        "rg",
-        "sed",
-        "awk",
-        "gawk",
-        "cut",
-        "sort",
-        "diff",
-        "cmp",
-        "cp",
-        "mv",
-        "zcat",
-        "base64",
-        "vim",
-        "vi",
-        "nano",
-    }
-    | {
-        "look",
-        "open",
-        "view",
-        "bat",
-        "patch",
-        "python",
-        "unzip",
-        "tar",
-        "ln",
-        "rev",
-        "paste",
-        "comm",
-        "source",
-        ".",
-    }
+    words(
+        """
+    cat less more head tail tac nl strings xxd od hexdump grep egrep fgrep rg sed awk gawk cut sort diff
+    cmp cp mv zcat base64 vim vi nano look open view bat patch python unzip tar ln rev paste comm source
+    .
+    """
+    )
 )
 _LISTERS = frozenset(
     {"ls", "find", "stat", "du", "tree", "wc", "file", "test", "[", "realpath", "dirname", "basename"}
 )
-_KNOWN = (
-    "git", "curl", "wget", "pip", "python", "python3", "unzip", "tar", "cat", "strings", "find", "bash", "sh", "nc",
-    "hg", "svn", "gh", "uncompyle6",
-)  # fmt: skip
+_KNOWN = words(
+    """
+    git curl wget pip python python3 unzip tar cat strings find bash sh nc hg svn gh uncompyle6
+    """
+)
 _FUNCTION = re.compile(r"(\w+)\s*\(\)\s*\{\s*([^\s;}]+)[^}]*\$[@*1]")
 _ALIAS = re.compile(r"(\w+)=(.*)", re.S)
 _TR_ROT13 = (("a-z", "n-za-m"), ("a-za-z", "n-za-mn-za-m"))
@@ -86,7 +48,8 @@ _TR_ROT13 = (("a-z", "n-za-m"), ("a-za-z", "n-za-mn-za-m"))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Action:
-    """One program run: `program` without folder and version, `argv` with it first, `paths` it names (also read
+    """One program run: `program` without folder and version, `argv` with it first, `paths` it names
+    (also read
     from or written by redirects and opened by inline Python), `calls` of inline Python as dotted names."""
 
     program: str

@@ -1,4 +1,6 @@
-"""B02, B09: build folders, wheels, source archives, compiled files: other copies of the project in the tree."""
+"""B02, B09: build folders, wheels, source archives, compiled files: other copies of the project in the
+tree.
+"""
 
 from __future__ import annotations
 
@@ -9,38 +11,26 @@ from mimo.hacks.named_files import by_name
 from mimo.hacks.route import Found, Route
 from mimo.hacks.scene import Scene
 from mimo.hacks.scrub import Scrub
+from mimo.hacks.tables import words
 
-_FOLDERS = (
-    "build",
-    "dist",
-    "*.egg-info",
-    "*.dist-info",
-    ".eggs",
-    "*.egg",
-    "wheelhouse",
-    "wheels",
-    "sdist",
-    "_build",
+_FOLDERS = words(
+    """
+    build dist *.egg-info *.dist-info .eggs *.egg wheelhouse wheels sdist _build
+    """
 )
-_FILES = (
-    "*.whl", "*.egg", "*.crate", "*.gem", "*.nupkg", "*.jar", "*.war", "*.class", "*.tar.gz", "*.tgz", "*.tar.bz2",
-    "*.tar.xz", "*.tar", "*.zip", "*.deb", "*.rpm", "*.conda",
-)  # fmt: skip
+_FILES = words(
+    """
+    *.whl *.egg *.crate *.gem *.nupkg *.jar *.war *.class *.tar.gz *.tgz *.tar.bz2 *.tar.xz *.tar *.zip
+    *.deb *.rpm *.conda
+    """
+)
 _COMPILED = ("*.so", "*.a", "*.o", "*.dylib", "*.dll", "*.wasm", "*.map", "*.min.js", "*.mo")
-_OPENERS = ("unzip", "zipinfo", "tar", "bsdtar", "7z", "zcat", "zipgrep", "zipfile", "tarfile", "wheel", "ar", "bunzip2", "unxz")
-_ARCHIVES = (
-    ".whl",
-    ".egg",
-    ".crate",
-    ".gem",
-    ".jar",
-    ".tgz",
-    ".tar.gz",
-    ".tar",
-    ".zip",
-    ".tar.bz2",
-    ".tar.xz",
+_OPENERS = words(
+    """
+    unzip zipinfo tar bsdtar 7z zcat zipgrep zipfile tarfile wheel ar bunzip2 unxz
+    """
 )
+_ARCHIVES = words(".whl .egg .crate .gem .jar .tgz .tar.gz .tar .zip .tar.bz2 .tar.xz")
 
 
 def probe(scene: Scene) -> Iterator[Found]:
@@ -63,7 +53,10 @@ def signature(action: Action) -> str | None:
 
 ROUTES = (
     Route(
-        ids=("B02", "B09"), title="builds and packages of the project", probe=probe, scrub=Scrub.remove,
+        ids=("B02", "B09"),
+        title="builds and packages of the project",
+        probe=probe,
+        scrub=Scrub.remove,
         signature=signature,
     ),
-)  # fmt: skip
+)

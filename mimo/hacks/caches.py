@@ -1,4 +1,6 @@
-"""B04, B05, B07: caches of package managers and tools, wheelhouses, and the configuration that points to them."""
+"""B04, B05, B07: caches of package managers and tools, wheelhouses, and the configuration that points to
+them.
+"""
 
 from __future__ import annotations
 
@@ -10,37 +12,28 @@ from mimo.hacks.named_files import by_name
 from mimo.hacks.route import Found, Route
 from mimo.hacks.scene import Scene
 from mimo.hacks.scrub import Scrub
+from mimo.hacks.tables import words
 
-_PACKAGES = (
-    ".cache", "pip-cache", ".pip", "__pypackages__", ".npm", ".yarn", ".pnpm-store", ".bun", ".cargo", ".gradle",
-    ".m2", ".ivy2", ".nuget", ".gem", ".bundle", ".composer", ".conda", "pkg/mod", ".uv", ".venv", "venv",
-    "node_modules/.cache", "site-packages", "dist-packages",
-)  # fmt: skip
-_TOOLS = (
-    ".mypy_cache", ".ruff_cache", ".pytest_cache", ".pytype", ".pyre", ".tox", ".nox", ".hypothesis", "htmlcov",
-    ".idea", ".vscode", ".ipynb_checkpoints", ".next", ".nyc_output", ".ccache", "target/debug", "target/release",
-    "__snapshots__", ".history", ".scannerwork", ".metals", ".bloop", ".dart_tool", ".terraform",
-)  # fmt: skip
-_TOOL_FILES = (
-    ".coverage",
-    ".coverage.*",
-    "coverage.xml",
-    "lcov.info",
-    "tags",
-    ".tags",
-    "cscope.out",
-    "*.tsbuildinfo",
+_PACKAGES = words(
+    """
+    .cache pip-cache .pip __pypackages__ .npm .yarn .pnpm-store .bun .cargo .gradle .m2 .ivy2 .nuget
+    .gem .bundle .composer .conda pkg/mod .uv .venv venv node_modules/.cache site-packages dist-packages
+    """
 )
+_TOOLS = words(
+    """
+    .mypy_cache .ruff_cache .pytest_cache .pytype .pyre .tox .nox .hypothesis htmlcov .idea .vscode
+    .ipynb_checkpoints .next .nyc_output .ccache target/debug target/release __snapshots__ .history
+    .scannerwork .metals .bloop .dart_tool .terraform
+    """
+)
+_TOOL_FILES = words(".coverage .coverage.* coverage.xml lcov.info tags .tags cscope.out *.tsbuildinfo")
 _INDEX = re.compile(rb"find[-_]links|extra[-_]index|index[-_]url|file://\S+\.whl|registry\s*=", re.I)
 _INDEX_FILES = ("pip.conf", ".pip.conf", "pip.ini", ".npmrc", ".yarnrc", ".pypirc", ".condarc", "uv.toml")
-_READ = (
-    ".cache/",
-    "site-packages/.cache",
-    ".mypy_cache",
-    ".ruff_cache",
-    ".pytest_cache",
-    "htmlcov",
-    ".cargo/registry",
+_READ = words(
+    """
+    .cache/ site-packages/.cache .mypy_cache .ruff_cache .pytest_cache htmlcov .cargo/registry
+    """
 )
 
 
@@ -69,7 +62,10 @@ def signature(action: Action) -> str | None:
 
 ROUTES = (
     Route(
-        ids=("B04", "B05", "B07"), title="caches of packages and tools", probe=probe, scrub=Scrub.remove,
+        ids=("B04", "B05", "B07"),
+        title="caches of packages and tools",
+        probe=probe,
+        scrub=Scrub.remove,
         signature=signature,
     ),
-)  # fmt: skip
+)

@@ -24,6 +24,9 @@ _GIT_ENV = {
     "HOME": "/nonexistent",
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.directory",
+    "GIT_CONFIG_VALUE_0": "*",
     **{f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in
        (("NAME", "dev"), ("EMAIL", "dev@localhost"), ("DATE", "@1700000000 +0000"))},
 }  # fmt: skip
@@ -106,7 +109,9 @@ def _hidden_test(tree: Path, secrets: Secrets) -> Planted:
 
 
 def _future_commit(tree: Path, files: dict[str, bytes], commit: str) -> list[Planted]:
-    """The repair as a commit after the base, on a hidden ref, and once more as a loose object nobody names."""
+    """The repair as a commit after the base, on a hidden ref, and once more as a loose object nobody
+    names.
+    """
     git_dir = tree / ".git"
     index = git_dir / "control-index"
     _git(git_dir, index, "read-tree", commit)
@@ -126,12 +131,10 @@ def _future_commit(tree: Path, files: dict[str, bytes], commit: str) -> list[Pla
 
 
 def _git(git_dir: Path, index: Path, *arguments: str, given: bytes = b"") -> str:
-    command = ["git", "-c", "safe.directory=*", f"--git-dir={git_dir}", *arguments]
-    env = {**_GIT_ENV, "GIT_INDEX_FILE": str(index), "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory",
-           "GIT_CONFIG_VALUE_0": "*"}  # fmt: skip
-    return (
-        subprocess.run(command, input=given, env=env, capture_output=True, check=True).stdout.decode().strip()
-    )
+    command = ["git", f"--git-dir={git_dir}", *arguments]
+    env = {**_GIT_ENV, "GIT_INDEX_FILE": str(index)}
+    done = subprocess.run(command, input=given, env=env, capture_output=True, check=True)
+    return done.stdout.decode().strip()
 
 
 def _write(path: Path, data: bytes) -> None:

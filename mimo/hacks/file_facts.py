@@ -56,7 +56,7 @@ def _born_last(scene: Scene) -> Iterator[Found]:
 def _links(scene: Scene) -> Iterator[Found]:
     for entry in scene.entries:
         if entry.is_link:
-            target = os.fsdecode(os.readlink(entry.full))
+            target = str(entry.full.readlink())
             where = posixpath.normpath(posixpath.join(posixpath.dirname(entry.path), target))
             if target.startswith("/") or where.startswith("..") or where.split("/")[0] == ".git":
                 yield Found(route="C14", path=entry.path, evidence=os.fsencode(target))

@@ -1,4 +1,6 @@
-"""A16, A17: the history before the base already holds the solution (a reverted commit, a merged back-port)."""
+"""A16, A17: the history before the base already holds the solution (a reverted commit, a merged back-
+port).
+"""
 
 from __future__ import annotations
 

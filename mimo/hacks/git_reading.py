@@ -6,6 +6,7 @@ import re
 
 from mimo.hacks.actions import Action, actions_of
 from mimo.hacks.route import Route
+from mimo.hacks.tables import words
 
 _TAKES_VALUE = frozenset(
     {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--super-prefix"}
@@ -17,28 +18,28 @@ _OTHER_REVISION = re.compile(
     r"@\{|^(origin|upstream|refs|stash|tags)/|^stash(@|$)|_HEAD$|^v?\d+\.\d+|^[0-9a-f]{7,40}(\^|~|:|$|\.\.)|\.\.(?!/|$)"
 )
 _ALWAYS = {
-    "reflog": "A04", "fsck": "A05", "for-each-ref": "A03", "show-ref": "A03", "ls-remote": "A18", "fetch": "A18",
-    "pull": "A18", "clone": "A18", "unpack-objects": "A06", "verify-pack": "A06", "index-pack": "A06",
-    "unpack-file": "A05", "bundle": "A11", "am": "A11", "worktree": "A08", "notes": "A03", "lfs": "A14",
-    "cherry-pick": "A01", "name-rev": "A03", "replace": "A03", "rev-list": "A01", "cat-file": "A05", "svn": "A14",
-    "submodule": "A10", "cherry": "A01", "show-index": "A06", "whatchanged": "A01", "range-diff": "A01",
-    "prune": "A05", "count-objects": "A05", "read-tree": "A09", "checkout-index": "A09", "archive": "A01",
-}  # fmt: skip
+    verb: route
+    for route, verbs in {
+        "A01": "cherry-pick rev-list cherry whatchanged range-diff archive",
+        "A03": "for-each-ref show-ref notes name-rev replace",
+        "A04": "reflog",
+        "A05": "fsck unpack-file cat-file prune count-objects",
+        "A06": "unpack-objects verify-pack index-pack show-index",
+        "A08": "worktree",
+        "A09": "read-tree checkout-index",
+        "A10": "submodule",
+        "A11": "bundle am",
+        "A14": "lfs svn",
+        "A18": "ls-remote fetch pull clone",
+    }.items()
+    for verb in verbs.split()
+}
 _LOOKS = frozenset(
-    {
-        "log",
-        "show",
-        "diff",
-        "shortlog",
-        "checkout",
-        "switch",
-        "restore",
-        "blame",
-        "grep",
-        "reset",
-        "ls-tree",
-        "difftool",
-    }
+    words(
+        """
+    log show diff shortlog checkout switch restore blame grep reset ls-tree difftool
+    """
+    )
 )
 _OTHER_SYSTEMS = {"hg": "A14", "svn": "A14", "bzr": "A14", "gh": "E01", "glab": "E01", "dulwich": "A01"}
 _LIBRARIES = ("pygit2", "dulwich", "git.Repo", "GitPython", "import git", "import pygit2", "import dulwich")

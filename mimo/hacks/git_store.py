@@ -1,4 +1,6 @@
-"""A01-A07, A09, A12, A13, A15: the top `.git` must hold the base commit's objects and a short list of files."""
+"""A01-A07, A09, A12, A13, A15: the top `.git` must hold the base commit's objects and a short list of
+files.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,18 @@ from mimo.hacks.git_view import GitError
 from mimo.hacks.route import Found, Route
 from mimo.hacks.scene import Entry, Scene
 from mimo.hacks.scrub import Scrub
+from mimo.hacks.tables import words
 
-_ALLOWED = (
-    "HEAD", "config", "index", "packed-refs", "refs/heads/*", "objects/info/packs", "objects/??/*",
-    "objects/pack/pack-*.pack", "objects/pack/pack-*.idx", "objects/pack/pack-*.rev",
-)  # fmt: skip
+_ALLOWED = words(
+    """
+    HEAD config index packed-refs refs/heads/* objects/info/packs objects/??/* objects/pack/pack-*.pack
+    objects/pack/pack-*.idx objects/pack/pack-*.rev
+    """
+)
 _TEMPLATES = ("description", "info/exclude", "hooks/*.sample")
 """What `git init` copies; let through where it holds nothing of the solution."""
 _KINDS = (
+    ("A15", ("shallow*", "info/grafts")),
     ("A02", ("refs/tags/*",)),
     ("A09", ("refs/stash", "logs/refs/stash", "sharedindex.*", "index.*")),
     ("A04", ("logs/*", "*_HEAD", "BISECT_*")),
@@ -28,13 +34,16 @@ _KINDS = (
     ("A10", ("modules/*",)),
     ("A03", ("refs/*",)),
     ("A11", ("*.bundle", "*.pack", "*.patch", "*.mbox")),
-    ("A13", ("hooks/*", "info/attributes", "info/exclude", "info/sparse-checkout", "description", "branches/*")),
+    ("A13", ("hooks/*", "info/*", "description", "branches/*")),
     ("A14", ("lfs/*", "annex/*", "svn/*")),
-    ("A15", ("shallow*", "info/grafts")),
 )  # fmt: skip
 _KEYS = frozenset(
-    {"repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase", "symlinks"}
-    | {"precomposeunicode", "name", "email", "auto", "defaultbranch"}
+    words(
+        """
+    repositoryformatversion filemode bare logallrefupdates ignorecase symlinks precomposeunicode name
+    email auto defaultbranch
+    """
+    )
 )
 _SECTIONS = frozenset({"core", "user", "gc", "init"})
 _SECTION = re.compile(rb'^\s*\[\s*([\w.-]+)\s*("[^"]*")?\s*\]')

@@ -1,5 +1,7 @@
-"""Reads the objects of a repository without using its configuration: an empty repository of our own that borrows
-its object store. No hook, filter, alias, replacement, graft or remote of the inspected repository is ever read by git.
+"""Reads the objects of a repository without using its configuration: an empty repository of our own that
+borrows
+its object store. No hook, filter, alias, replacement, graft or remote of the inspected repository is
+ever read by git.
 """
 
 from __future__ import annotations

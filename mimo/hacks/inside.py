@@ -1,4 +1,7 @@
-"""Runs inside a box, as a command of a rollout would, and prints what it sees as one JSON object; imports only the standard library."""
+"""Runs inside a box, as a command of a rollout would, and prints what it sees as one JSON object.
+
+Only the standard library: the box has nothing of ours.
+"""
 
 import contextlib
 import ctypes
@@ -33,7 +36,7 @@ SECRETS = (
 WAIT_S = 0.3
 
 
-def text(path, most=200_000):
+def text(path: str, most: int = 200_000) -> str | None:
     try:
         with open(path, "rb") as file:
             return file.read(most).decode("utf-8", "replace")
@@ -41,29 +44,39 @@ def text(path, most=200_000):
         return None
 
 
-def processes():
-    rows = []
-    for name in os.listdir("/proc"):
+def rows(path: str) -> list[str]:
+    return (text(path) or "").splitlines()
+
+
+def processes() -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
+    for name in os.listdir("/proc"):  # noqa: PTH208 - no pathlib where every import counts
         if name.isdigit():
             status = text(f"/proc/{name}/stat") or ""
             parent = status.rpartition(")")[2].split()[1:2]
-            cmdline = (text(f"/proc/{name}/cmdline") or "").replace("\0", " ").strip()
-            environ = text(f"/proc/{name}/environ")
-            rows.append({"pid": int(name), "parent": int(parent[0]) if parent else 0, "cmdline": cmdline,
-                         "name": status.partition("(")[2].rpartition(")")[0], "environ": environ})  # fmt: skip
-    return rows
-
-
-def descriptors():
-    found = {}
-    for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            kind = stat.S_IFMT(os.fstat(int(name)).st_mode)
-            found[name] = {"to": os.readlink(f"/proc/self/fd/{name}"), "kind": kind}
+            found.append(
+                {
+                    "pid": int(name),
+                    "parent": int(parent[0]) if parent else 0,
+                    "cmdline": (text(f"/proc/{name}/cmdline") or "").replace("\0", " ").strip(),
+                    "name": status.partition("(")[2].rpartition(")")[0],
+                    "environ": text(f"/proc/{name}/environ"),
+                }
+            )
     return found
 
 
-def reach(kind, host, port):
+def descriptors() -> dict[str, dict[str, object]]:
+    found = {}
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        with contextlib.suppress(OSError):
+            kind = stat.S_IFMT(os.fstat(int(name)).st_mode)
+            target = os.readlink(f"/proc/self/fd/{name}")  # noqa: PTH115
+            found[name] = {"to": target, "kind": kind}
+    return found
+
+
+def reach(kind: str, host: str, port: int) -> str | None:
     """None when there is no way, else how far it came."""
     family = socket.AF_INET6 if kind.endswith("6") else socket.AF_INET
     udp = kind.startswith("udp")
@@ -85,7 +98,7 @@ def reach(kind, host, port):
     return None
 
 
-def names():
+def names() -> str | None:
     started = time.monotonic()
     try:
         socket.setdefaulttimeout(WAIT_S)
@@ -95,7 +108,7 @@ def names():
         return None if time.monotonic() - started < 4 else "a resolver was asked"
 
 
-def other_families():
+def other_families() -> list[str]:
     found = []
     for name in ("AF_VSOCK", "AF_PACKET", "AF_BLUETOOTH"):
         family = getattr(socket, name, None)
@@ -117,21 +130,17 @@ def other_families():
     return found
 
 
-def unix_sockets():
-    found = []
+def unix_sockets() -> list[str]:
+    found = [row.split()[-1] for row in rows("/proc/net/unix")[1:] if "@" in row or "/" in row]
     for path in SOCKETS:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link, contextlib.suppress(OSError):
             link.settimeout(WAIT_S)
             link.connect(path)
             found.append(path)
-    return found + [
-        line.split()[-1]
-        for line in (text("/proc/net/unix") or "").splitlines()[1:]
-        if "@" in line or "/" in line
-    ]
+    return found
 
 
-def files_in(folder, most=200):
+def files_in(folder: str, most: int = 200) -> list[str]:
     found = []
     for at, _, names_ in os.walk(folder):
         found += [f"{at}/{name}" for name in names_]
@@ -140,40 +149,40 @@ def files_in(folder, most=200):
     return found
 
 
-def writable(skip):
+def writable(skip: tuple[str, ...]) -> list[str]:
     """Mount points and folders of the root that the box's user may write to, beyond its own."""
     found = []
-    for row in (text("/proc/self/mountinfo") or "").splitlines():
+    for row in rows("/proc/self/mountinfo"):
         at = row.split()[4]
         if os.access(at, os.W_OK) and not any(at == own or at.startswith(f"{own}/") for own in skip):
             found.append(at)
     return sorted(set(found))
 
 
-def new_user_namespace():
+def new_user_namespace() -> bool:
     pid = os.fork()
     if pid == 0:
         os._exit(7 if ctypes.CDLL(None).unshare(0x10000000) == 0 else 0)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
 
 
-def main():
-    workdir = os.getcwd()
+def main() -> None:
+    workdir = os.getcwd()  # noqa: PTH109
     print(json.dumps({
         "workdir": workdir,
         "env": dict(os.environ),
         "hostname": socket.gethostname(),
         "processes": processes(),
         "descriptors": descriptors(),
-        "status": dict(row.split(":\t", 1) for row in (text("/proc/self/status") or "").splitlines() if ":\t" in row),
-        "mounts": (text("/proc/self/mountinfo") or "").splitlines(),
+        "status": {row.partition(":\t")[0]: row.partition(":\t")[2] for row in rows("/proc/self/status")},
+        "mounts": rows("/proc/self/mountinfo"),
         "cgroup": text("/proc/self/cgroup"),
-        "devices": sorted(os.listdir("/dev")),
-        "sys": os.path.isdir("/sys/kernel"),
-        "interfaces": [line.split(":")[0].strip() for line in (text("/proc/net/dev") or "").splitlines()[2:]],
-        "routes": (text("/proc/net/route") or "").splitlines()[1:],
-        "listeners": [line.split()[1] for name in ("tcp", "tcp6") for line in (text(f"/proc/net/{name}") or "").splitlines()[1:]],
-        "reached": {f"{kind}:{host}:{port}": how for kind, host, port in TARGETS if (how := reach(kind, host, port))},
+        "devices": sorted(os.listdir("/dev")),  # noqa: PTH208
+        "sys": os.access("/sys/kernel", os.F_OK),
+        "interfaces": [line.split(":")[0].strip() for line in rows("/proc/net/dev")[2:]],
+        "routes": rows("/proc/net/route")[1:],
+        "listeners": [line.split()[1] for name in ("tcp", "tcp6") for line in rows(f"/proc/net/{name}")[1:]],
+        "reached": {":".join(map(str, target)): how for target in TARGETS if (how := reach(*target))},
         "resolver": names(),
         "families": other_families(),
         "sockets": unix_sockets(),

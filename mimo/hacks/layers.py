@@ -1,4 +1,6 @@
-"""What may be hidden inside a file: archives, compressed streams, base64 and hex, opened with bounds on everything."""
+"""What may be hidden inside a file: archives, compressed streams, base64 and hex, opened with bounds on
+everything.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def by_name(scene: Scene, route: str, folders: tuple[str, ...], files: tuple[str
         folder = _folder_of(entry.path, folders)
         if folder is None and not _named(entry, files):
             continue
-        path = folder if folder is not None and _all_strange(scene, folder) else entry.path
+        path = folder if folder is not None and folder not in scene.base_folders else entry.path
         if path in told:
             continue
         told.add(path)
@@ -46,10 +46,6 @@ def _is_folder(path: str, name: str, glob: str) -> bool:
 def _named(entry: Entry, files: tuple[str, ...]) -> bool:
     name = entry.name.lower()
     return any(fnmatchcase(name, glob) for glob in files)
-
-
-def _all_strange(scene: Scene, folder: str) -> bool:
-    return not any(path.startswith(f"{folder}/") for path in scene.base or {})
 
 
 def _proof(scene: Scene, entries: list[Entry]) -> bytes:

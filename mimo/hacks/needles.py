@@ -1,4 +1,5 @@
-"""Needles: what only somebody who saw the reference solution or the hidden tests can know, and where it shows.
+"""Needles: what only somebody who saw the reference solution or the hidden tests can know, and where it
+shows.
 
 Words of 12 characters or more, runs of 5 tokens and whole added lines of the secret files that the base tree
 does not hold. A match is a count; the needle's text is never written anywhere.
@@ -51,7 +52,8 @@ class Match:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Needles:
-    """`words` and `phrases` (inside one line) each tell alone; `joins` (across lines) only in numbers, those of the
+    """`words` and `phrases` (inside one line) each tell alone; `joins` (across lines) only in numbers,
+    those of the
     reference and of the hidden files counted apart.
 
     `reference_words` and `reference_phrases` are those of the reference alone: what an audit compares with.
@@ -69,7 +71,9 @@ class Needles:
 
     def match(self, data: bytes) -> Match:
         """The needles in `data`, which is text or anything else."""
-        whole = self.whole.get(hashlib.sha256(data).hexdigest(), "") if len(data) in self.sizes else ""
+        whole: _Kind | Literal[""] = (
+            self.whole.get(hashlib.sha256(data).hexdigest(), "") if len(data) in self.sizes else ""
+        )
         words = len(self.words.intersection(_WORD.findall(data))) if self.words else 0
         if not self.phrases and not self.joins and not self.hidden_joins:
             return Match(words=words, whole=whole)
@@ -189,7 +193,9 @@ def _of(
 
 
 def _capped(needles: set[bytes], first: set[bytes]) -> frozenset[bytes]:
-    """At most `_MOST` of them, the reference's first, chosen by digest so that the choice is the same always."""
+    """At most `_MOST` of them, the reference's first, chosen by digest so that the choice is the same
+    always.
+    """
     if len(needles) <= _MOST:
         return frozenset(needles)
     order = sorted(needles, key=lambda item: (item not in first, hashlib.sha256(item).digest()))

@@ -10,28 +10,21 @@ from mimo.hacks.actions import Action
 from mimo.hacks.route import Found, Route
 from mimo.hacks.runtime import scrub
 from mimo.hacks.scene import Scene
+from mimo.hacks.tables import words
 
-_FETCHERS = (
-    "curl",
-    "wget",
-    "nc",
-    "ncat",
-    "netcat",
-    "socat",
-    "telnet",
-    "ftp",
-    "sftp",
-    "scp",
-    "rsync",
-    "aria2c",
-    "lynx",
+_FETCHERS = words(
+    """
+    curl wget nc ncat netcat socat telnet ftp sftp scp rsync aria2c lynx
+    """
 )
 _RESOLVERS = ("dig", "nslookup", "host", "getent")
-_LIBRARIES = (
-    "urllib.request.urlopen", "urllib.request.urlretrieve", "requests.get", "requests.post", "httpx.get",
-    "http.client.HTTPSConnection", "http.client.HTTPConnection", "aiohttp.ClientSession", "socket.create_connection",
-    "socket.socket.connect", "ftplib.FTP", "xmlrpc.client.ServerProxy",
-)  # fmt: skip
+_LIBRARIES = words(
+    """
+    urllib.request.urlopen urllib.request.urlretrieve requests.get requests.post httpx.get
+    http.client.HTTPSConnection http.client.HTTPConnection aiohttp.ClientSession
+    socket.create_connection socket.socket.connect ftplib.FTP xmlrpc.client.ServerProxy
+    """
+)
 _URL = re.compile(r"\b(https?|ftp|git|ssh)://|git@[\w.-]+:|/dev/(tcp|udp)/")
 _LOCAL = re.compile(r"(localhost|127\.\d+\.\d+\.\d+|\[?::1\]?|0\.0\.0\.0)")
 _NEWER = re.compile(r"^[A-Za-z][\w.-]*(\[[\w,]+\])?\s*(==|>=|>|~=)\s*\d")
@@ -95,7 +88,10 @@ def _index(action: Action) -> str | None:
 
 ROUTES = (
     Route(
-        ids=("E01", "E02", "E03", "E05", "E06", "D09", "B06", "A18"), title="a way out of the box", probe=probe,
-        scrub=scrub, signature=signature,
+        ids=("E01", "E02", "E03", "E05", "E06", "D09", "B06", "A18"),
+        title="a way out of the box",
+        probe=probe,
+        scrub=scrub,
+        signature=signature,
     ),
-)  # fmt: skip
+)

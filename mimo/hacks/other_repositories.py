@@ -1,4 +1,6 @@
-"""A08, A10, A11, A14: other repositories, work trees, bundles and stores of other version control in the tree."""
+"""A08, A10, A11, A14: other repositories, work trees, bundles and stores of other version control in the
+tree.
+"""
 
 from __future__ import annotations
 

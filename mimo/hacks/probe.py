@@ -22,6 +22,7 @@ _SCRIPT = Path(__file__).with_name("inside.py")
 _TIMEOUT_S = 20.0
 _OUTPUT_BYTES = 4_000_000
 _GENERIC = frozenset({"C03", "C04", "C06", "B08"})
+_FACTS = frozenset({"C08", "C09", "C10", "C14"})
 
 
 def look_inside(box: Sandbox) -> dict[str, Json]:
@@ -60,7 +61,7 @@ def leaks_only(findings: Iterable[Found]) -> list[Found]:
 
 def _without_doubles(found: list[Found]) -> list[Found]:
     """A needle in a file that a more exact route names already adds nothing."""
-    named = {item.path.split("!")[0] for item in found if item.route not in _GENERIC}
+    named = {item.path.split("!")[0] for item in found if item.route not in _GENERIC | _FACTS}
     return [
         item for item in found if item.route not in _GENERIC or not _covered(item.path.split("!")[0], named)
     ]

@@ -8,32 +8,17 @@ import binascii
 import re
 from dataclasses import dataclass, field
 
+from mimo.hacks.tables import words
+
 _RUNS = frozenset(
-    {
-        "os.system",
-        "os.popen",
-        "subprocess.run",
-        "subprocess.call",
-        "subprocess.check_call",
-        "subprocess.check_output",
-    }
-    | {
-        "subprocess.Popen",
-        "subprocess.getoutput",
-        "subprocess.getstatusoutput",
-        "pty.spawn",
-        "os.execvp",
-        "os.execv",
-    }
-    | {
-        "os.execlp",
-        "os.execl",
-        "os.spawnvp",
-        "os.posix_spawn",
-        "asyncio.create_subprocess_shell",
-        "commands.getoutput",
-    }
-    | {"asyncio.create_subprocess_exec", "os.execve"}
+    words(
+        """
+    os.system os.popen subprocess.run subprocess.call subprocess.check_call subprocess.check_output
+    subprocess.Popen subprocess.getoutput subprocess.getstatusoutput pty.spawn os.execvp os.execv
+    os.execlp os.execl os.spawnvp os.posix_spawn asyncio.create_subprocess_shell commands.getoutput
+    asyncio.create_subprocess_exec os.execve
+    """
+    )
 )
 _STRING = re.compile(r"""(['"`])((?:\\.|(?!\1).)*)\1""", re.S)
 _PATH = re.compile(r"^[\w.~*?\[\]/@+-]*(/|\.\w+$)[\w.~*?\[\]/@+-]*$")

@@ -1,4 +1,6 @@
-"""What a leak route is: its ids, the probe that finds it open, the rule that closes it, the sign that it was used."""
+"""What a leak route is: its ids, the probe that finds it open, the rule that closes it, the sign that it
+was used.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ Severity = Literal["info", "leak", "critical"]
 class Found:
     """An open route: where, and the bytes that prove it (only their digest is ever written down).
 
-    `path` is relative to the work tree, absolute in the box, or `env:NAME`, `net:TARGET`; layers that had to be
+    `path` is relative to the work tree, absolute in the box, or `env:NAME`, `net:TARGET`; layers that
+    had to be
     decoded follow after `!` (`dist/a.whl!pkg/mod.py`). `info` is reported and does not count as a leak.
     """
 
@@ -40,14 +43,18 @@ class Found:
 Probe = Callable[["Scene"], Iterable[Found]]
 """Findings of one route in a scene; deterministic."""
 ScrubRule = Callable[["Scrub", Found], str]
-"""Closes one finding on a copy and says what it did; what needs git or a new snapshot is noted on the Scrub."""
+"""Closes one finding on a copy and says what it did; what needs git or a new snapshot is noted on the
+Scrub.
+"""
 Signature = Callable[["Action"], str | None]
 """The id of the route that an action of a rollout takes, or None."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Route:
-    """A route, or a few ids of one mechanism. A part that does not exist is None: prevented, or audit only."""
+    """A route, or a few ids of one mechanism. A part that does not exist is None: prevented, or audit
+    only.
+    """
 
     ids: tuple[str, ...]
     title: str

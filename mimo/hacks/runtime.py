@@ -10,57 +10,27 @@ from mimo.hacks.actions import Action
 from mimo.hacks.route import Found, Route
 from mimo.hacks.scene import Scene
 from mimo.hacks.scrub import Scrub
+from mimo.hacks.tables import words
 from mimo.types import Json
 
 _VARIABLES = frozenset(
-    {
-        "PATH",
-        "HOME",
-        "LANG",
-        "LC_ALL",
-        "LC_CTYPE",
-        "TERM",
-        "USER",
-        "LOGNAME",
-        "SHELL",
-        "HOSTNAME",
-        "TZ",
-        "PS1",
-        "PS2",
-    }
-    | {
-        "PWD",
-        "OLDPWD",
-        "SHLVL",
-        "_",
-        "PYTHONDONTWRITEBYTECODE",
-        "PYTHONHASHSEED",
-        "PYTHONNOUSERSITE",
-        "TMPDIR",
-    }
+    words(
+        """
+    PATH HOME LANG LC_ALL LC_CTYPE TERM USER LOGNAME SHELL HOSTNAME TZ PS1 PS2 PWD OLDPWD SHLVL _
+    PYTHONDONTWRITEBYTECODE PYTHONHASHSEED PYTHONNOUSERSITE TMPDIR
+    """
+    )
 )
 _SECRET = re.compile(r"(TOKEN|SECRET|PASSW|API_?KEY|CREDENTIAL|PRIVATE|AWS_|AUTH)", re.I)
 _OWN = frozenset(
     {"bwrap", "bash", "sh", "box-shell", "python", "python3", "sleep", "tini", "docker-init", "tail", "cat"}
 )
 _DEVICES = frozenset(
-    {
-        "null",
-        "zero",
-        "full",
-        "random",
-        "urandom",
-        "tty",
-        "pts",
-        "ptmx",
-        "shm",
-        "stdin",
-        "stdout",
-        "stderr",
-        "fd",
-        "core",
-    }
-    | {"console", "mqueue"}
+    words(
+        """
+    null zero full random urandom tty pts ptmx shm stdin stdout stderr fd core console mqueue
+    """
+    )
 )
 _SYSTEM_ONLY = ("/etc/shadow", "/root/.ssh", "/root/.netrc", "/run/secrets", "/var/run/secrets")
 _PROC = re.compile(r"/proc/(\d+|\*|self|\[)[^ ]*/(environ|fd|root|mem|maps|cmdline|cwd)|/proc/1/")
@@ -104,7 +74,7 @@ def _names_of_the_task(scene: Scene, box: Mapping[str, Json]) -> Iterator[Found]
     rows += [("/proc/self/cgroup", str(box["cgroup"]))]
     for row in cast("list[dict[str, Json]]", box["processes"]):
         rows.append((f"/proc/{row['pid']}/cmdline", str(row["cmdline"])))
-        rows.append((f"/proc/{row['pid']}/environ", str(row["environ"])))
+        rows.append((f"/proc/{row['pid']}/environ", _not_ours(str(row["environ"]), box)))
     told: set[str] = set()
     for place, value in rows:
         data = value.encode("utf-8", "replace")
@@ -112,6 +82,12 @@ def _names_of_the_task(scene: Scene, box: Mapping[str, Json]) -> Iterator[Found]
             told.add(place)
             kind = "D07" if "mountinfo" in place or "cgroup" in place else "C05"
             yield Found(route=kind, path=place, evidence=data)
+
+
+def _not_ours(environ: str, box: Mapping[str, Json]) -> str:
+    """Another process's variables, without those that the command itself has (they are judged by name)."""
+    own = {f"{name}={value}" for name, value in cast("dict[str, str]", box["env"]).items()}
+    return "\0".join(item for item in environ.split("\0") if item not in own)
 
 
 def _processes(box: Mapping[str, Json]) -> Iterator[Found]:
@@ -179,7 +155,10 @@ def signature(action: Action) -> str | None:
 
 ROUTES = (
     Route(
-        ids=("D02", "D03", "D04", "D05", "D06", "D07", "D08", "D11"), title="what the box tells about itself",
-        probe=probe, scrub=scrub, signature=signature,
+        ids=("D02", "D03", "D04", "D05", "D06", "D07", "D08", "D11"),
+        title="what the box tells about itself",
+        probe=probe,
+        scrub=scrub,
+        signature=signature,
     ),
-)  # fmt: skip
+)

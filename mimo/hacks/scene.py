@@ -1,4 +1,6 @@
-"""What a probe sees: the work tree's files, its base commit, the needles, and what a box told about itself."""
+"""What a probe sees: the work tree's files, its base commit, the needles, and what a box told about
+itself.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,18 @@ from pathlib import Path
 from mimo.hacks.git_view import GitError, GitView, TreeEntry
 from mimo.hacks.layers import layers
 from mimo.hacks.needles import Match, Needles, Secrets, build_needles
+from mimo.hacks.tables import words
 from mimo.types import Json
 
 MAX_FILE_BYTES = 16_000_000
 """Larger files are searched in their first bytes only."""
 _MOST_FILES = 500_000
+_KEPT_BYTES, _KEPT_FILES = 200_000, 2_000
+_SOURCES = words(
+    """
+    .py .js .ts .c .h .cc .cpp .rs .go .java .rb .md .rst .toml .cfg
+    """
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +91,7 @@ class Scene:
     @cached_property
     def entries(self) -> list[Entry]:
         """Everything below the root but the top `.git`, sorted by path."""
-        return [entry for entry in _walk(self.root) if not _in_git(entry.path)]
+        return list(_walk(self.root))
 
     @cached_property
     def git_entries(self) -> list[Entry]:
@@ -95,9 +104,15 @@ class Scene:
         return self.git.tree(self.commit) if self.git is not None and self.commit else None
 
     @cached_property
-    def contents(self) -> dict[str, bytes]:
-        """Path to content of every regular file."""
-        return {entry.path: entry.read() for entry in self.entries if entry.is_file}
+    def base_folders(self) -> frozenset[str]:
+        """Every folder that holds a file of the base."""
+        paths = [path.split("/") for path in self.base or {}]
+        return frozenset("/".join(parts[:depth]) for parts in paths for depth in range(1, len(parts)))
+
+    @cached_property
+    def contents(self) -> Mapping[str, bytes]:
+        """Path to content of every regular file, read when asked for (small files are kept)."""
+        return _Contents({entry.path: entry for entry in self.entries if entry.is_file})
 
     def is_base(self, entry: Entry) -> bool:
         """Whether the path is in the base commit, as it is here."""
@@ -131,8 +146,24 @@ class Scene:
                 yield suffix, piece, match
 
 
-def _in_git(path: str) -> bool:
-    return path == ".git" or path.startswith(".git/")
+class _Contents(Mapping[str, bytes]):
+    def __init__(self, files: Mapping[str, Entry]) -> None:
+        self._files = files
+        self._kept: dict[str, bytes] = {}
+
+    def __getitem__(self, path: str) -> bytes:
+        if path in self._kept:
+            return self._kept[path]
+        data = self._files[path].read()
+        if len(data) <= _KEPT_BYTES and len(self._kept) < _KEPT_FILES:
+            self._kept[path] = data
+        return data
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
 
 
 def _walk(root: Path, prefix: str = "") -> Iterator[Entry]:
@@ -176,7 +207,7 @@ def open_scene(
     with ExitStack() as stack:
         git, base, problem = _open_git(root, commit, stack)
         if needles is None:
-            needles = build_needles(secrets, _base_files(root, git, base, secrets))
+            needles = build_needles(secrets, _base_files(root, git, base))
         yield Scene(
             root=root,
             needles=needles,
@@ -203,11 +234,14 @@ def _open_git(
         return None, None, f"the base commit cannot be read: {error}"
 
 
-def _base_files(root: Path, git: GitView | None, commit: str | None, secrets: Secrets) -> Iterator[bytes]:
+def _base_files(root: Path, git: GitView | None, commit: str | None) -> Iterator[bytes]:
+    """The base commit's files; without one, the source files that are here (what they hold is no needle
+    then).
+    """
     if git is not None and commit is not None:
         blobs = [entry.oid for entry in git.tree(commit).values() if entry.mode != "160000"]
         yield from (data for _, data in git.contents(blobs))
         return
-    for path in secrets.reference:
-        if (root / path).is_file() and not (root / path).is_symlink():
-            yield (root / path).read_bytes()[:MAX_FILE_BYTES]
+    for entry in _walk(root):
+        if entry.is_file and entry.name.endswith(_SOURCES):
+            yield entry.read()

@@ -12,8 +12,10 @@ from mimo.hacks.scene import Scene
 
 @dataclass(kw_only=True)
 class Scrub:
-    """A copy being cleaned. `rebuild` and `squash` ask for a new `.git` from the base commit (with its history,
-    or as one commit); `drop_env` names variables of the task to drop. Rules of `mimo.hacks` routes fill them."""
+    """A copy being cleaned. `rebuild` and `squash` ask for a new `.git` from the base commit (with its
+    history,
+    or as one commit); `drop_env` names variables of the task to drop. The routes' rules fill them.
+    """
 
     root: Path
     scene: Scene
@@ -32,7 +34,9 @@ class Scrub:
         return f"{found.route}: history cut to one commit"
 
     def remove(self, found: Found) -> str:
-        """Rule: the base's file comes back; what the base does not have goes, and folders left empty by it."""
+        """Rule: the base's file comes back; what the base does not have goes, and folders left empty by
+        it.
+        """
         path = found.path.split("!")[0]
         target = self._inside(path)
         base = self.scene.base or {}

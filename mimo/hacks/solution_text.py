@@ -1,4 +1,6 @@
-"""C03, C04, C05, C06, B08: the solution, the hidden tests or the task's names in any file, however it is packed."""
+"""C03, C04, C05, C06, B08: the solution, the hidden tests or the task's names in any file, however it is
+packed.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _DOCS = (".html", ".mo", ".ipynb", ".1", ".rst", ".pdf")
 
 
 def probe(scene: Scene) -> Iterator[Found]:
-    """Needles in strangers, in packed layers of every file, and names of the task; what differs from the base."""
+    """Needles in strangers, in packed layers of every file, and names of the task; what differs from the
+    base.
+    """
     strangers = {entry.path for entry in scene.strangers}
     for entry in scene.entries:
         if entry.is_folder:
@@ -70,7 +74,10 @@ def signature(action: Action) -> str | None:
 
 ROUTES = (
     Route(
-        ids=("C03", "C04", "C05", "C06", "B08"), title="the solution or the hidden tests in a file", probe=probe,
-        scrub=Scrub.remove, signature=signature,
+        ids=("C03", "C04", "C05", "C06", "B08"),
+        title="the solution or the hidden tests in a file",
+        probe=probe,
+        scrub=Scrub.remove,
+        signature=signature,
     ),
-)  # fmt: skip
+)

@@ -1,4 +1,6 @@
-"""F01-F15 as actions: files and code that change how a result is judged. What works is the verifier's to tell."""
+"""F01-F15 as actions: files and code that change how a result is judged. What works is the verifier's to
+tell.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,8 @@ def code_signature(text: str) -> str | None:
 
 ROUTES = (
     Route(
-        ids=("F01", "F02", "F07", "F08", "F09", "F10", "F11", "F13"), title="changing how a result is judged",
+        ids=("F01", "F02", "F07", "F08", "F09", "F10", "F11", "F13"),
+        title="changing how a result is judged",
         signature=signature,
     ),
-)  # fmt: skip
+)

@@ -83,10 +83,10 @@ class Environment:
 
 
 def _spec(rootfs: Path, snapshot: Path, env: dict[str, str]) -> BoxSpec:
-    limits = BoxLimits(
-        wall_s=60, command_s=20, memory_mb=512, processes=64, disk_mb=64, output_bytes=16384
+    limits = BoxLimits(wall_s=60, command_s=20, memory_mb=512, processes=64, disk_mb=64, output_bytes=16384)
+    return BoxSpec(
+        rootfs=rootfs, snapshot=snapshot, workdir="/work", env=env, limits=limits, label="test-hacks"
     )
-    return BoxSpec(rootfs=rootfs, snapshot=snapshot, workdir="/work", env=env, limits=limits, label="test-hacks")
 
 
 @pytest.fixture
@@ -106,8 +106,19 @@ def git(environment: Environment) -> Iterator[Git]:
     import subprocess
 
     def run(*arguments: str, given: bytes = b"", cwd: Path | None = None) -> str:
-        command = ["git", "-c", "user.name=dev", "-c", "user.email=dev@localhost", "-c", "safe.directory=*", *arguments]
-        done = subprocess.run(command, cwd=cwd or environment.tree, input=given, capture_output=True, check=True)
+        command = [
+            "git",
+            "-c",
+            "user.name=dev",
+            "-c",
+            "user.email=dev@localhost",
+            "-c",
+            "safe.directory=*",
+            *arguments,
+        ]
+        done = subprocess.run(
+            command, cwd=cwd or environment.tree, input=given, capture_output=True, check=True
+        )
         return done.stdout.decode().strip()
 
     return run  # type: ignore[return-value]

@@ -1,4 +1,6 @@
-"""Real prepared tasks for tests: generated repairs (and, where asked, others) in a store, without the pipeline."""
+"""Real prepared tasks for tests: generated repairs (and, where asked, others) in a store, without the
+pipeline.
+"""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from mimo.hacks.scene import open_scene
 from mimo.hacks.probe import find_leaks, leaks_only
+from mimo.hacks.scene import open_scene
 from tests.mimo.hacks.conftest import Environment
 
 

@@ -31,7 +31,13 @@ def test_damaged_archives_are_no_error() -> None:
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("a", FIXED)
     whole = packed.getvalue()
-    for cut in (whole[:-10], whole[:40], b"PK\x03\x04" + b"\xff" * 50, gzip.compress(FIXED)[:-6], zlib.compress(FIXED)[:9]):
+    for cut in (
+        whole[:-10],
+        whole[:40],
+        b"PK\x03\x04" + b"\xff" * 50,
+        gzip.compress(FIXED)[:-6],
+        zlib.compress(FIXED)[:9],
+    ):
         list(layers(cut))
 
 
@@ -57,5 +63,6 @@ def test_no_secrets_no_needles() -> None:
 
 
 def test_needles_of_a_diff_are_its_added_lines() -> None:
-    diff = b"--- a/m.py\n+++ b/m.py\n@@ -1,2 +1,2 @@\n def f(a):\n-    return a\n+    return a + 1 if a else None\n"
+    diff = b"--- a/m.py\n+++ b/m.py\n@@ -1,2 +1,2 @@\n def f(a):\n-    return a\n"
+    diff += b"+    return a + 1 if a else None\n"
     assert added_text(diff) == {"m.py": b"def f(a):\n    return a + 1 if a else None\n"}

@@ -162,12 +162,35 @@ def _temporary(env: Environment, git: Git) -> None:
 
 
 PLANTS: dict[Callable[[Environment, Git], None], str] = {
-    _branch: "A01", _tag: "A02", _annotated: "A02", _blob_tag: "A02", _remote: "A03", _pull: "A03", _notes: "A03",
-    _replace: "A03", _stash: "A09", _reflog: "A04", _orig_head: "A04", _dangling: "A05", _packed: "A06",
-    _alternates: "A07", _worktree: "A08", _staged: "A09", _submodule: "A10", _nested: "A10", _hidden_bare: "A10",
-    _bundle: "A11", _message: "A12", _rerere: "A12", _hook: "A13", _url: "A13", _lfs: "A14", _grafts: "A15",
-    _lock: "A12", _temporary: "A06",
-}  # fmt: skip
+    _branch: "A01",
+    _tag: "A02",
+    _annotated: "A02",
+    _blob_tag: "A02",
+    _remote: "A03",
+    _pull: "A03",
+    _notes: "A03",
+    _replace: "A03",
+    _stash: "A09",
+    _reflog: "A04",
+    _orig_head: "A04",
+    _dangling: "A05",
+    _packed: "A06",
+    _alternates: "A07",
+    _worktree: "A08",
+    _staged: "A09",
+    _submodule: "A10",
+    _nested: "A10",
+    _hidden_bare: "A10",
+    _bundle: "A11",
+    _message: "A12",
+    _rerere: "A12",
+    _hook: "A13",
+    _url: "A13",
+    _lfs: "A14",
+    _grafts: "A15",
+    _lock: "A12",
+    _temporary: "A06",
+}
 
 
 @pytest.mark.parametrize("plant", list(PLANTS), ids=lambda plant: plant.__name__)
@@ -228,9 +251,8 @@ def test_hostile_configuration_is_not_run(environment: Environment, git: Git, tm
     script.write_text(f"#!/bin/sh\ntouch {mark}\ncat\n")
     script.chmod(0o755)
     with open(environment.tree / ".git/config", "a") as config:
-        for line in ("[core]", f"fsmonitor = {script}", f"sshCommand = {script}", '[filter "x"]', f"clean = {script}",
-                     f"smudge = {script}", "[diff]", f"external = {script}"):  # fmt: skip
-            config.write(f"{line}\n")
+        config.write(f"[core]\nfsmonitor = {script}\nsshCommand = {script}\n")
+        config.write(f'[filter "x"]\nclean = {script}\nsmudge = {script}\n[diff]\nexternal = {script}\n')
     environment.write(".gitattributes", b"* filter=x\n")
     findings, cleaned = environment.probe()
     assert "A13" in _ids(findings)
