@@ -45,6 +45,7 @@ class BehaviorFacts:
 
     `tested_after_edit`: the visible tests ran after the last edit that took effect; None without an edit.
     `last_test_passed`: what that last run showed; None if there was none or it cannot be told.
+    `tests_seen_before_edit`: the visible tests were read or run before the first such edit; None without one.
     """
 
     turns: int
@@ -58,6 +59,7 @@ class BehaviorFacts:
     tests: int
     tested_after_edit: bool | None
     last_test_passed: bool | None
+    tests_seen_before_edit: bool | None
     submitted: bool
     places: dict[str, tuple[int, ...]]
 
@@ -106,6 +108,9 @@ def behavior_facts(rollout: Rollout, ground: Ground) -> BehaviorFacts:
         **{name: len(rows) for name, rows in places.items()},
         tested_after_edit=None if last is None else final is not None,
         last_test_passed=None if final is None else _outcome(final),
+        tests_seen_before_edit=any(_shows_tests(s, ground) for s in steps[: edits[0].number])
+        if edits
+        else None,
         submitted=rollout.status is RolloutStatus.DONE,
         places={name: tuple(step.number for step in rows)[:20] for name, rows in places.items() if rows},
     )
@@ -141,6 +146,10 @@ def _steps(contexts: tuple[Context, ...]) -> Iterator[_Step]:
                 "" if answer is None else answer.text[:20_000],
                 None if result is None else result.exit_code,
             )
+
+
+def _shows_tests(step: _Step, ground: Ground) -> bool:
+    return step.kind == "test" or (step.kind == "read" and step.path in ground.tests)
 
 
 def _blind(steps: list[_Step], opening: str, ground: Ground) -> list[_Step]:

@@ -125,13 +125,25 @@ def _verifies(facts: Facts) -> Answer | None:
     return Answer(tested, () if tested else (f"turn {last}: the last edit; no test run after it",))
 
 
-def _heeds_tests(facts: Facts) -> Answer | None:
-    """A run that failed and was left at that; None where no run after the last edit can be read."""
-    shown = facts.behavior.last_test_passed
-    if shown is None:
+def _sees_green(facts: Facts) -> Answer | None:
+    """Whether a run after the last edit showed that the visible tests pass."""
+    behavior = facts.behavior
+    if behavior.tested_after_edit is None:
         return None
-    last = facts.behavior.places["tests"][-1]
-    return Answer(shown, () if shown else (f"turn {last}: the tests fail, and nothing is edited after it",))
+    green = behavior.last_test_passed is True
+    last = behavior.places.get("tests", behavior.places["edits"])[-1]
+    return Answer(green, () if green else (f"turn {last}: no passing test run from here on",))
+
+
+def _informed(facts: Facts) -> Answer | None:
+    """Whether the visible tests were read or run before the first edit."""
+    seen = facts.behavior.tests_seen_before_edit
+    if seen is None:
+        return None
+    first = facts.behavior.places["edits"][0]
+    return Answer(
+        seen, () if seen else (f"turn {first}: the first edit; the tests were not looked at before",)
+    )
 
 
 def _submits(facts: Facts) -> Answer:
@@ -168,7 +180,8 @@ CATALOGUE: tuple[Measurable, ...] = (
         _none_of("blind_edits", "blind"),
     ),
     _entry("b-verify", "important", 1.0, "Were the tests run after the last edit?", _verifies),
-    _entry("b-heed", "important", 1.0, "Was no failing test run left at that?", _heeds_tests),
+    _entry("b-green", "important", 0.7, "Was the result seen to pass the visible tests?", _sees_green),
+    _entry("b-informed", "important", 0.5, "Were the tests looked at before the first edit?", _informed),
     _entry(
         "b-wellformed", "important", 1.0, "Is every turn well formed?", _none_of("malformed", "malformed")
     ),

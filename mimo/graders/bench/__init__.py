@@ -16,7 +16,17 @@ from importlib.resources import files
 from string import Template
 from typing import Literal
 
-from mimo.types import HackVerdict, Rollout, Routing
+from mimo.types import Grades, HackVerdict, Rollout, Routing
+
+LENGTH_PENALTY = {
+    "max": 0.2,
+    "deadzone": 0.0,
+    "saturation": 1.0,
+    "exponent": 1.5,
+    "percentile": 30.0,
+    "gate": 0.5,
+}
+"""The page's length penalty: the fork's reference profile (METHOD 5.1), the same as in math.js."""
 
 SCRIPTS = ("math.js", "link.js", "words.js", "element.js")
 
@@ -64,26 +74,31 @@ def bench_group(
     cap: float | None,
     below_mean: Literal["zero", "keep"],
     length_penalty: bool,
+    floor: float,
 ) -> BenchGroup:
     """A group of a run as the bench shows it; rollouts without a verdict are left out.
 
     A plain group is shown as GAR with quality 1 everywhere, which moves nothing.
+
+    Args:
+        length_penalty: True only if the run's constants are LENGTH_PENALTY, the ones that the page knows.
+        floor: of the GRS scores, as the run had it.
     """
-    rows = [_bench_rollout(one, method) for one in rollouts if one.verdict is not None]
+    rows = [_bench_rollout(one, method, floor) for one in rollouts if one.verdict is not None]
     shown: Literal["gar", "grs"] = "grs" if method == "grs" else "gar"
     return BenchGroup(
         rollouts=rows, method=shown, cap=cap, below_mean=below_mean, length_penalty=length_penalty
     )
 
 
-def _bench_rollout(rollout: Rollout, method: Routing) -> BenchRollout:
-    grades, hack = rollout.grades, rollout.hack
+def _bench_rollout(rollout: Rollout, method: Routing, floor: float) -> BenchRollout:
+    grades, hack = rollout.grades or Grades(grader="none"), rollout.hack
     return BenchRollout(
         passed=rollout.verdict is not None and rollout.verdict.passed,
         leak=hack is not None and hack.verdict is HackVerdict.CONFIRMED,
-        quality=1.0 if method == "plain" else grades and grades.quality,
-        solution=grades and grades.solution,
-        behavior=grades and grades.behavior,
+        quality=1.0 if method == "plain" else grades.quality,
+        solution=None if grades.solution is None else max(grades.solution, floor),
+        behavior=None if grades.behavior is None else max(grades.behavior, floor),
         length=max(rollout.generated_tokens, 1),
     )
 
@@ -95,7 +110,7 @@ def bench_page(group: BenchGroup) -> str:
 
 
 def bench_element(state: str) -> str:
-    """The widget for one group (`link_text`) as HTML; its page needs `bench_script()` once, after them all."""
+    """The widget for one group (`link_text`) as HTML; its page needs `bench_script()` once, at the end."""
     return _element(state, share=False)
 
 
@@ -105,7 +120,7 @@ def bench_script() -> str:
 
 
 def script_source() -> str:
-    """What a page's content policy must list under `script-src` for `bench_script()`: its hash, nothing else."""
+    """What a content policy must list under `script-src` for `bench_script()`: its hash, nothing else."""
     digest = hashlib.sha256(_script().encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 

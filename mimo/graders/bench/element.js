@@ -22,6 +22,10 @@ class MimoBench extends HTMLElement {
     this.start = fromLink(this.dataset.state ?? "");
     this.state = (this.hasAttribute("share") && fromLink(location.hash.slice(1))) || this.start;
     this.unread = this.hasAttribute("share") && location.hash.length > 1 && this.state === this.start;
+    if (!this.state) {
+      this.shadowRoot.append("This group cannot be shown.");
+      return;
+    }
     this.build();
     if (this.hasAttribute("share")) addEventListener("hashchange", () => this.readHash());
   }

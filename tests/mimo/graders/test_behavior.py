@@ -16,6 +16,7 @@ from tests.mimo.graders.made import (
     SUBMIT,
     TASK,
     TEST,
+    TEST_PATH,
     Step,
     ground,
     rollout,
@@ -37,6 +38,14 @@ def test_a_good_transcript() -> None:
 def test_an_edit_of_a_file_never_seen_is_blind() -> None:
     assert behavior_facts(rollout("a", (EDIT, TEST, SUBMIT)), ground()).places["blind_edits"] == (1,)
     assert behavior_facts(rollout("a", (LOOK, EDIT_OTHER)), ground()).places["blind_edits"] == (2,)
+
+
+def test_the_tests_are_seen_by_reading_or_running_them() -> None:
+    tests: Step = ("look", {"path": TEST_PATH}, "…")
+    assert behavior_facts(rollout("a", (tests, EDIT)), ground()).tests_seen_before_edit is True
+    assert behavior_facts(rollout("a", (RED, EDIT)), ground()).tests_seen_before_edit is True
+    assert behavior_facts(rollout("a", (LOOK, EDIT, TEST)), ground()).tests_seen_before_edit is False
+    assert behavior_facts(rollout("a", (LOOK, TEST)), ground()).tests_seen_before_edit is None
 
 
 def test_a_file_that_the_task_shows_has_been_seen() -> None:
