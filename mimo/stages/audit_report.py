@@ -10,6 +10,7 @@ from typing import cast
 from mimo.records import to_json
 from mimo.run_dir import manifest as manifests
 from mimo.run_dir.files import read_lines
+from mimo.stages.audit_bench import bench_groups
 from mimo.stages.base import StageContext
 from mimo.types import Json, Rollout
 
@@ -49,6 +50,7 @@ def audit_report(
         "time": _time(metrics),
         "curves": _curves(metrics),
         "counts": _counts(ctx.inputs),
+        "bench": bench_groups(ctx.inputs.get("rl-mixed"), recipe),
         "rollouts": [{"note": _note(item), "rollout": cast(Json, to_json(item))} for item in sample],
         "artifacts": [
             {"name": f"output of {stage}", "path": str(path)} for stage, path in ctx.inputs.items()

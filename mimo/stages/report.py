@@ -1,4 +1,4 @@
-"""The audit's report as one HTML file: no script, no network, everything a policy wrote escaped.
+"""The audit's report as one HTML file: no network, no script but the bench's, all a policy wrote escaped.
 
 `render_report(report)` takes this JSON (every key but `title` may be missing; None means «not measured»):
 
@@ -15,6 +15,8 @@
     curves      [{title: text, stage: text, unit: text, bound: float, points: [[step, value], ...]}]
     counts      [{stage: text, what: masked | dropped | refused | ..., count: int, why: text}]
     tables      [{title: text, note: text, columns: [text], rows: [[text or number]]}]   anything else
+    bench       [{note: which group, group: graders.bench.link_text}]   advantages to play with; the content
+                policy lets only the bench's own script run, and only where there is a group
     rollouts    [{note: why it is shown, rollout: types.Rollout as JSON}]
     artifacts   [{name: text, path: text, bytes: int}]
 """
@@ -26,6 +28,7 @@ from importlib.resources import files
 from string import Template
 from typing import Any, cast
 
+from mimo.graders.bench import bench_element, bench_script, script_source
 from mimo.stages.charts import COLOURS, Interval, curve, intervals, shares
 from mimo.stages.markup import NONE, duration, number, percent, size, table, text
 from mimo.stages.transcript import transcript
@@ -49,10 +52,13 @@ def render_report(report: Mapping[str, Json]) -> str:
         _curves(_list(report, "curves")),
         _counts(_list(report, "counts")),
         *(_free_table(entry) for entry in _list(report, "tables")),
+        _bench(_list(report, "bench")),
         _rollouts(_list(report, "rollouts")),
         _artifacts(_list(report, "artifacts")),
     )
-    return template.substitute(title=text(report["title"]), body="\n".join(filter(None, sections)))
+    scripts = f"; script-src {script_source()}" if report.get("bench") else ""
+    body = "\n".join(filter(None, sections))
+    return template.substitute(title=text(report["title"]), scripts=scripts, body=body)
 
 
 def _head(report: _Data) -> str:
@@ -210,6 +216,15 @@ def _free_table(entry: _Data) -> str:
     note = f'<p class="soft">{text(entry["note"])}</p>' if entry.get("note") else ""
     lines = table([str(column) for column in entry.get("columns") or []], rows)
     return f'<h2>{text(entry["title"])}</h2>{note}<div class="card">{lines}</div>'
+
+
+def _bench(groups: Sequence[_Data]) -> str:
+    shown = "".join(
+        f'<div class="card"><p class="soft">{text(entry.get("note"))}</p>'
+        f"{bench_element(str(entry['group']))}</div>"
+        for entry in groups
+    )
+    return f"<h2>Advantages of sampled groups</h2>{shown}{bench_script()}" if shown else ""
 
 
 def _rollouts(rollouts: Sequence[_Data]) -> str:

@@ -28,6 +28,7 @@ from mimo.graders.bench import (
     bench_script,
     link_text,
 )
+from mimo.stages.report import render_report
 from tests.mimo.algo.batches import OFF, REFERENCE, Rows, outcome
 
 ARGUMENTS = [
@@ -360,9 +361,8 @@ def test_widgets_of_a_report_hold_real_groups(browser: BrowserContext, tmp_path:
     """Two groups on one page, one script; neither touches the address."""
     graded = replace(EXAMPLE, cap=1.5)
     file = tmp_path / "report.html"
-    file.write_text(
-        f"<!doctype html><h1>Run</h1>{bench_element(EXAMPLE)}{bench_element(graded)}{bench_script()}"
-    )
+    shown = "".join(bench_element(link_text(group)) for group in (EXAMPLE, graded))
+    file.write_text(f"<!doctype html><h1>Run</h1>{shown}{bench_script()}")
     tab = browser.new_page()
     tab.goto(file.as_uri())
     totals = tab.locator("[data-fact=totalAfter]").all_inner_texts()
@@ -370,6 +370,31 @@ def test_widgets_of_a_report_hold_real_groups(browser: BrowserContext, tmp_path:
     tab.locator("[data-key=leak2]").first.click()
     assert tab.url == file.as_uri()
     tab.close()
+
+
+def test_the_audits_report_runs_the_bench_and_no_other_script(
+    browser: BrowserContext, tmp_path: Path
+) -> None:
+    """The report's content policy names the bench's script by hash; styles and bars work under it."""
+    hostile = {"note": "<script>alert(1)</script>", "group": '"><img src=x onerror=alert(2)>'}
+    example = {"note": "step 3", "group": link_text(EXAMPLE)}
+    page = render_report({"title": "audit", "bench": [example, hostile]})
+    file = tmp_path / "report.html"
+    file.write_text(page.replace("</main>", "<script>document.title = 'taken over'</script></main>"))
+    tab = browser.new_page()
+    troubles: list[str] = []
+    tab.on("pageerror", lambda error: troubles.append(str(error)))
+    tab.on("dialog", lambda dialog: troubles.append(dialog.message))
+    tab.goto(file.as_uri())
+    assert tab.locator("[data-fact=totalAfter]").inner_text() == "1.200"
+    assert tab.locator("mimo-bench").nth(1).evaluate("node => node.shadowRoot.textContent") == (
+        "This group cannot be shown."
+    )
+    assert tab.locator(".bar.after").first.evaluate("node => getComputedStyle(node).position") == "absolute"
+    assert tab.locator(".bar.after").first.bounding_box()["width"] > 50  # type: ignore[index]
+    assert (tab.title(), troubles) == ("audit", [])
+    tab.close()
+    assert "script-src" not in render_report({"title": "audit"})
 
 
 def test_page_is_small_and_fetches_nothing() -> None:
