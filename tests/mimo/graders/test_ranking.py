@@ -50,10 +50,11 @@ def test_a_process_problem_bars_the_first_tier() -> None:
     assert found is not None
     assert (found["a"].tier, found["b"].tier) == ("T1", "T2")
     assert found["b"].factor == pytest.approx(0.85)
-    assert found["b"].evidence == ("process: turn 1: edits a file it never saw",)
+    assert "process: turn 1: edits a file it never saw" in found["b"].evidence
     seen = ranked([facts(name="a"), facts(name="b", steps=(LOOK, EDIT, SUBMIT))])
     assert seen is not None
-    assert seen["b"].tier == "T1"
+    assert (seen["b"].tier, seen["b"].factor) == ("T1", pytest.approx(0.9))
+    assert seen["b"].evidence == ("approach: turn 2: the last edit, with no test run after it",)
 
 
 def test_what_most_failures_share_speaks_against_a_pass() -> None:
