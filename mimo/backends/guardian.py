@@ -99,7 +99,7 @@ class Guarded:
     def _sweep(self, deadline: float) -> None:
         """What a guardian does, for the case that both of its processes were killed."""
         held: set[str] = set()
-        while left := guardian_process.marked(self._token):
+        while left := guardian_process.marked(self._token, self.pid):
             held |= guardian_process.segments_of(left)
             guardian_process.kill_all(left)
             if time.monotonic() > deadline:

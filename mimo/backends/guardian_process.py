@@ -56,24 +56,36 @@ def prctl(option: int, value: int) -> None:
         raise OSError(ctypes.get_errno(), f"prctl({option}, {value})")
 
 
+def facts_of(pid: int) -> tuple[str, int, int] | None:
+    """State, parent and session of a process; None when it is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    state, parent, _, session = stat.rpartition(")")[2].split()[:4]
+    return state, int(parent), int(session)
+
+
+def over(pid: int, state: str) -> bool:
+    """Whether a process has ended. The first thread's state says Z while others still hold its memory."""
+    try:
+        return state in "ZX" and len(os.listdir(f"/proc/{pid}/task")) <= 1  # noqa: PTH208
+    except OSError:
+        return True
+
+
 def descendants(root: int) -> list[int]:
-    """Every living process below `root`, by `/proc` (zombies left out)."""
+    """Every living process below `root`, those below a zombie too."""
+    facts = {pid: found for pid in all_pids() if (found := facts_of(pid))}
     children: dict[int, list[int]] = {}
-    for pid in all_pids():
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue
-        state, parent = stat.rpartition(")")[2].split()[:2]
-        if state not in "ZX":
-            children.setdefault(int(parent), []).append(pid)
-    found: list[int] = []
+    for pid, (_, parent, _) in facts.items():
+        children.setdefault(parent, []).append(pid)
+    below: list[int] = []
     stack = [root]
     while stack:
-        below = children.get(stack.pop(), [])
-        found += below
-        stack += below
-    return found
+        stack += (next_ones := children.get(stack.pop(), []))
+        below += next_ones
+    return [pid for pid in below if not over(pid, facts[pid][0])]
 
 
 def all_pids() -> list[int]:
@@ -81,16 +93,21 @@ def all_pids() -> list[int]:
     return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
 
 
-def marked(token: str) -> list[int]:
-    """Living processes of ours that were started with this guard's mark in their environment."""
+def marked(token: str, session: int | None = None) -> list[int]:
+    """Living processes with this guard's mark in their environment, or of this session.
+
+    A program that renames itself (vLLM's workers do) overwrites the environment that `/proc` shows.
+    """
     mark = f"{MARK}={token}".encode()
     found = []
     for pid in all_pids():
-        try:
-            if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                found.append(pid)
-        except OSError:
+        facts = facts_of(pid)
+        if facts is None or over(pid, facts[0]):
             continue
+        with suppress(OSError):
+            environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            if facts[2] == session or mark in environment:
+                found.append(pid)
     return found
 
 
@@ -195,13 +212,13 @@ def end_tree(shared: SharedMemory, token: str, tmp_dir: Path) -> None:
     """Kill everything below this process until nothing is left, then remove segments and temporary folder."""
     shared.look(os.getpid())
     deadline = time.monotonic() + KILL_WAIT_S
-    while left := set(descendants(os.getpid())) | set(marked(token)):
+    calm = 0
+    while calm < 2 and time.monotonic() < deadline:
+        left = set(descendants(os.getpid())) | set(marked(token))
+        calm = 0 if left else calm + 1
         kill_all(left)
         reap()
-        if time.monotonic() > deadline:
-            break
         time.sleep(0.02)
-    reap()
     shared.remove()
     shutil.rmtree(tmp_dir, ignore_errors=True)
 
