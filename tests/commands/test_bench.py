@@ -257,7 +257,7 @@ def test_reference_rollouts_are_named(page: Page) -> None:
     """METHOD 5.2: l = (100, 120, 150, 250), l* = 118 between the first two."""
     page.click("[data-key=length]")
     page.click("[data-key=passed3]")
-    assert text(page, "reference") == "118 (rollout 1 and 2)"
+    assert text(page, "reference") == "118 (rollouts 1 and 2)"
     assert "between rollout 1 (100) and rollout 2 (120)" in page.locator(".story").inner_text()
 
 

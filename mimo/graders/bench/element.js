@@ -218,7 +218,7 @@ class MimoBench extends HTMLElement {
       facts.push(fact("deficit", "Taken by the cap", result.deficit, three(result.deficit)));
     }
     const on = result.referenceRollouts.map((i) => i + 1).join(" and ");
-    facts.push(fact("reference", "Reference length", result.reference, result.reference ? `${shown(result.reference)} (rollout ${on})` : "none"));
+    facts.push(fact("reference", "Reference length", result.reference, result.reference ? `${shown(result.reference)} (rollout${result.referenceRollouts.length > 1 ? "s" : ""} ${on})` : "none"));
     return [...facts, fact("sum", "Sum of the group", result.sumAfter, three(result.sumAfter))];
   }
 }

@@ -282,3 +282,14 @@ def test_counter_example_lengths_break_order_and_mass() -> None:
     assert values[0] < values[1]
     plain, zero = (advantages(SIXTEEN, method, length=REFERENCE) for method in ("plain", "gar"))
     assert sum(zero[:15]) != pytest.approx(sum(plain[:15]), abs=1e-3)
+
+
+def test_counter_example_one_pass_is_not_always_unchanged() -> None:
+    """METHOD 4.7 calls grading one pass without effect; with the cap a factor below 2/3 damps it.
+
+    N = 3, k = 1, f = .3, cap 1.5: 2/3 -> 19/45 = .4222.
+    """
+    alone = Rows([1, 0, 0], quality=[0.3, 1, 1])
+    assert advantages(alone, "gar") == pytest.approx(advantages(Rows([1, 0, 0])))
+    capped = advantages(alone, "gar", cap=1.5)
+    assert capped == pytest.approx([19 / 45, -19 / 90, -19 / 90])

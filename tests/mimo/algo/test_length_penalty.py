@@ -180,3 +180,23 @@ def test_penalty_is_bounded_and_the_group_still_sums_to_zero(group: Rows) -> Non
     assert ((pen >= 0) & (pen <= 0.2)).all()
     assert not pen[~(result.rollouts.passed & result.rollouts.valid)].any()
     assert result.rollouts.advantage.sum().item() == pytest.approx(0, abs=1e-12)
+
+
+@given(st.lists(LENGTHS, min_size=1, max_size=16, unique=True), st.floats(0, 100))
+def test_share_of_docked_passes(lengths: list[float], percentile: float) -> None:
+    """At most k - 1 - floor(B (k-1) / 100) passes lie above l*: with few passes more than 1 - B of them.
+
+    METHOD 5.3 says «up to 70 %» for B = 30 and «less than half» for B = 50. Its own examples are beyond that:
+    3 of 4 (75 %) in the first of 5.2, one of two (half) in the last.
+    """
+    group = Rows([1] * len(lengths) + [0], length=[*lengths, 1.0])
+    taken = outcome(group, length=REFERENCE._replace(percentile=percentile, gate=0.0)).rollouts.length_penalty
+    count = len(lengths)
+    assert (taken > 0).sum() <= count - 1 - int(percentile / 100 * (count - 1))
+
+
+def test_counter_example_to_seventy_percent_and_to_less_than_half() -> None:
+    three = outcome(FIVE, length=REFERENCE).rollouts.length_penalty
+    assert (three > 0).sum() == 3  # of four passes
+    half = outcome(Rows([1, 1, 0], length=[2, 8, 1]), length=GENERAL).rollouts.length_penalty
+    assert (half > 0).sum() == 1  # of two passes
