@@ -88,13 +88,13 @@ async def _attempt_all(ctx: StageContext, chunks: Sequence[Sequence[Task]], done
         version = weight_version(SynthesizeRubrics.name, 0)
         ctx.event("weights", await hold(ctx, sampler, canary, start.model_dir, version))
         for number, chunk in enumerate(chunks[done:], done + 1):
-            finished = await _attempts(ctx, sampler, house, chunk, number, len(chunks))
+            finished = await _attempts(ctx, sampler, house, chunk, number=number, of=len(chunks))
             _keep(ctx, number, finished)
     await sampler.close()
 
 
 async def _attempts(
-    ctx: StageContext, sampler: VllmSampler, house: House, tasks: Sequence[Task], number: int, of: int
+    ctx: StageContext, sampler: VllmSampler, house: House, tasks: Sequence[Task], *, number: int, of: int
 ) -> list[Finished]:
     return await evaluate(
         tasks,
