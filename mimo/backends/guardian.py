@@ -14,8 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from mimo.backends import guardian_process
+from mimo.backends import process_tree
+from mimo.backends.guardian_process import Spec
 from mimo.errors import EngineFailed
+
+ROOT = Path(__file__).parents[2]
+"""Where the package lies, for an interpreter without site-packages."""
 
 
 class Guarded:
@@ -55,13 +59,14 @@ class Guarded:
         log_file.parent.mkdir(parents=True, exist_ok=True)
         token = secrets.token_hex(8)
         guardian = subprocess.Popen(
-            [sys.executable, "-I", "-S", guardian_process.__file__],
+            [sys.executable, "-S", "-s", "-P", "-m", process_tree.GUARD_MODULE],
+            env={"PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
             cwd="/",
         )
-        spec = guardian_process.Spec(
+        spec = Spec(
             owner=os.getpid(),
             token=token,
             command=[str(word) for word in command],
@@ -99,13 +104,13 @@ class Guarded:
     def _sweep(self, deadline: float) -> None:
         """What a guardian does, for the case that both of its processes were killed."""
         held: set[str] = set()
-        while left := guardian_process.marked(self._token, self.pid):
-            held |= guardian_process.segments_of(left)
-            guardian_process.kill_all(left)
+        while left := process_tree.marked(self._token, self.pid):
+            held |= process_tree.segments_of(left)
+            process_tree.kill_all(left)
             if time.monotonic() > deadline:
                 raise EngineFailed(f"processes {left} of an engine do not end", hint="see dmesg")
             time.sleep(0.02)
-        guardian_process.unlink_unheld(held)
+        process_tree.unlink_unheld(held)
         shutil.rmtree(self.tmp_dir, ignore_errors=True)
 
     def __enter__(self) -> Guarded:
@@ -117,7 +122,7 @@ class Guarded:
         self.close()
 
 
-def _hand_over(guardian: subprocess.Popen[bytes], spec: guardian_process.Spec) -> dict[str, str]:
+def _hand_over(guardian: subprocess.Popen[bytes], spec: Spec) -> dict[str, str]:
     """Give the guardian its spec; what it answers: `pid` and `tmp_dir`, or `error`."""
     assert guardian.stdin is not None
     assert guardian.stdout is not None

@@ -135,6 +135,8 @@ def environment(config: SamplerConfig, base: Mapping[str, str]) -> dict[str, str
         env["VLLM_CPU_OMP_THREADS_BIND"] = thread_binding(config, sorted(os.sched_getaffinity(0)))
         # Two small functions of the sampler would be compiled for 20 s at the first request of a machine.
         env["TORCHDYNAMO_DISABLE"] = "1"
+        # Threads that wait must not burn the cores that the trainer or the sandboxes need.
+        env.setdefault("OMP_WAIT_POLICY", "passive")
         env["VLLM_TARGET_DEVICE"] = "cpu"
     return env
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from mimo.backends import guardian_process
+from mimo.backends import process_tree
 
 SHM_GIB = 1.0
 """The engine and the trainer hold up to 0.5 GiB in /dev/shm while they run."""
@@ -109,11 +109,11 @@ def _wal_problem(path: Path) -> str | None:
 
 def shared_memory() -> Finding:
     """Whether /dev/shm has room for the engine and the trainer."""
-    facts = os.statvfs(guardian_process.SHM)
+    facts = os.statvfs(process_tree.SHM)
     free = facts.f_bavail * facts.f_frsize / 2**30
-    found = f"{free:.1f} GiB free in {guardian_process.SHM}"
+    found = f"{free:.1f} GiB free in {process_tree.SHM}"
     if free < SHM_GIB:
-        remedy = f"mount -o remount,size=4G {guardian_process.SHM} (in a container: --shm-size=4g)"
+        remedy = f"mount -o remount,size=4G {process_tree.SHM} (in a container: --shm-size=4g)"
         return lack("shared memory", found, remedy)
     return Finding(what="shared memory", level="ok", found=found)
 
@@ -128,7 +128,7 @@ def leftovers() -> list[Finding]:
         what = f"{len(orphans)} engine processes without a guardian"
         found.append(lack("leftovers", what, f"kill -9 {pids}"))
     if segments:
-        names = " ".join(str(guardian_process.SHM / name) for name in segments)
+        names = " ".join(str(process_tree.SHM / name) for name in segments)
         remedy = f"if no other program made them: rm -f {names}"
         what = f"{len(segments)} shared-memory segments that no process holds"
         found.append(Finding(what="leftovers", level="note", found=what, remedy=remedy))
@@ -137,9 +137,9 @@ def leftovers() -> list[Finding]:
 
 def _orphans() -> list[int]:
     """Marked processes with no guardian above them."""
-    mark = f"{guardian_process.MARK}=".encode()
+    mark = f"{process_tree.MARK}=".encode()
     guardians, marked = set(), set()
-    for pid in guardian_process.all_pids():
+    for pid in process_tree.all_pids():
         try:
             if mark in Path(f"/proc/{pid}/environ").read_bytes():
                 marked.add(pid)
@@ -147,16 +147,16 @@ def _orphans() -> list[int]:
                 guardians.add(pid)
         except OSError:
             continue
-    guarded = {below for guardian in guardians for below in guardian_process.descendants(guardian)}
+    guarded = {below for guardian in guardians for below in process_tree.descendants(guardian)}
     return sorted(marked - guarded - guardians)
 
 
 def _dead_segments() -> list[str]:
     """This user's segments of vLLM, torch and DeepSpeed that no living process holds, minutes old."""
-    held = guardian_process.held_by(guardian_process.all_pids())
+    held = process_tree.held_by(process_tree.all_pids())
     stale = []
-    for name, _ in guardian_process.segments():
-        path = guardian_process.SHM / name
+    for name, _ in process_tree.segments():
+        path = process_tree.SHM / name
         ours = name.startswith(("psm_", "torch_", "vllm", "nccl-", "shm_"))
         try:
             old = time.time() - path.stat().st_mtime > STALE_S

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import psutil
 
-from mimo.backends.guardian_process import is_guard
+from mimo.backends.process_tree import is_guard
 
 LABEL = "MIMO_STAGE_LABEL"
 """In the environment of a stage's process; its descendants inherit it, whatever session they make."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from mimo.backends.guardian import Guarded
-from mimo.backends.guardian_process import is_guard
+from mimo.backends.process_tree import is_guard
 from mimo.errors import EngineFailed
 
 SHM = Path("/dev/shm")
@@ -175,6 +175,47 @@ def test_kill_9_of_the_engine_ends_the_rest_and_says_so(tmp_path: Path) -> None:
     assert guarded.poll() == 128 + signal.SIGKILL
     assert gone(told)
     guarded.close()
+
+
+# As vLLM's workers: a title over the environment that /proc shows; and a first thread that has ended while
+# another one still holds a segment.
+RENAMED = textwrap.dedent(
+    """
+    import ctypes, json, os, sys, threading, time
+    from multiprocessing import resource_tracker, shared_memory
+    import setproctitle
+    out, tmp = sys.argv[1], os.environ["TMPDIR"]
+    setproctitle.setproctitle("WORKER" * 2000)
+    segment = shared_memory.SharedMemory(create=True, size=4096)
+    resource_tracker.unregister(segment._name, "shared_memory")
+    threading.Thread(target=time.sleep, args=(60,)).start()
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+    with open(out + ".part", "w") as file:
+        json.dump({"pids": [os.getpid(), child], "shm": [segment.name], "tmp": tmp}, file)
+    os.rename(out + ".part", out)
+    ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)
+    """
+)
+
+
+@pytest.mark.parametrize("guards", ["alive", "killed"])
+def test_renamed_processes_and_zombie_leaders_are_ended_too(tmp_path: Path, guards: str) -> None:
+    command = [sys.executable, "-c", RENAMED, str(tmp_path / "engine")]
+    guarded = Guarded.start(command, env=dict(os.environ), log_file=tmp_path / "log")
+    told = facts(tmp_path / "engine")
+    wait_for(lambda: not alive(told["pids"][0]))
+    assert (SHM / str(told["shm"][0])).exists()
+    assert guarded.poll() is None
+    if guards == "killed":
+        outer = guarded._guardian.pid
+        inner = children(outer)[0]
+        os.kill(outer, signal.SIGSTOP)
+        os.kill(inner, signal.SIGKILL)
+        os.kill(outer, signal.SIGKILL)
+    guarded.close()
+    assert gone(told)
 
 
 def test_exit_code_log_and_environment(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import pytest
 
-from mimo.backends import guardian_process
+from mimo.backends import process_tree
 from mimo.backends.base import Sampled, SamplerConfig, SamplingParams
 from mimo.backends.vllm import RunningServer, VllmSampler, start_server
 from mimo.errors import EngineFailed
@@ -55,15 +55,15 @@ def server(
     assert len(seen) > 3
     assert running.alive()
     assert running.guarded is not None
-    tree = guardian_process.marked(running.guarded._token)
-    segments = guardian_process.segments_of(tree) & {file.name for file in Path("/dev/shm").iterdir()}
+    tree = process_tree.marked(running.guarded._token)
+    segments = process_tree.segments_of(tree) & {file.name for file in Path("/dev/shm").iterdir()}
     assert len(tree) >= 3
     assert any(name.startswith("psm_") for name in segments)
     yield running
     running.close()
     assert not running.alive()
     assert not running.guarded.tmp_dir.exists()
-    assert not guardian_process.marked(running.guarded._token)
+    assert not process_tree.marked(running.guarded._token)
     assert not [name for name in segments if (Path("/dev/shm") / name).exists()]
 
 

@@ -76,7 +76,8 @@ def test_the_environment_is_offline_and_silent() -> None:
     assert env["PATH"] == "/bin"
     assert (env["HF_HUB_OFFLINE"], env["VLLM_NO_USAGE_STATS"], env["VLLM_SERVER_DEV_MODE"]) == ("1", "1", "1")
     assert "VLLM_RPC_BASE_PATH" not in env
-    assert env["TORCHDYNAMO_DISABLE"] == "1"
+    assert (env["TORCHDYNAMO_DISABLE"], env["OMP_WAIT_POLICY"]) == ("1", "passive")
+    assert environment(CPU, {"OMP_WAIT_POLICY": "active"})["OMP_WAIT_POLICY"] == "active"
     assert "TORCHDYNAMO_DISABLE" not in environment(CUDA, {})
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mimo.backends import guardian_process
+from mimo.backends import process_tree
 from mimo.pipeline import doctor_state
 from mimo.pipeline.doctor import examine
 
@@ -25,7 +25,7 @@ def test_storage_is_checked_where_the_state_would_be(tmp_path: Path) -> None:
 def test_a_process_whose_guardian_is_gone_is_found() -> None:
     left = subprocess.Popen(
         [sys.executable, "-c", "import time; time.sleep(60)"],
-        env={**os.environ, guardian_process.MARK: "doctor-test"},
+        env={**os.environ, process_tree.MARK: "doctor-test"},
     )
     try:
         said = [finding for finding in doctor_state.leftovers() if finding.level == "lack"]
@@ -38,7 +38,7 @@ def test_a_process_whose_guardian_is_gone_is_found() -> None:
 
 
 def test_a_segment_nobody_holds_is_found() -> None:
-    path = guardian_process.SHM / f"psm_doctor_{os.getpid()}"
+    path = process_tree.SHM / f"psm_doctor_{os.getpid()}"
     path.write_bytes(b"x")
     os.utime(path, (0, 0))
     try:
