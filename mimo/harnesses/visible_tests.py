@@ -9,7 +9,12 @@ from mimo.types import Task
 
 # Runs plain `test_*` functions of the files named, without pytest: starting pytest costs ten times as much.
 _RUNNER = """
-import importlib.util, os, sys
+import importlib.util, os, resource, signal, sys
+def slow(*_):
+    print("FAIL: too slow", flush=True)
+    os._exit(1)
+signal.signal(signal.SIGXCPU, slow)
+resource.setrlimit(resource.RLIMIT_CPU, (3, 4))
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.getcwd())
 good = 0

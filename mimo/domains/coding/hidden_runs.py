@@ -25,6 +25,10 @@ from sandbox.base import ExecResult
 
 MOUNT = "/verify"
 TOOLS = "/opt/test-tools"
+MAX_CPU_S = 3
+"""CPU seconds of the process under test: a loop without end stops here however busy the machine is."""
+MAX_WALL_S = 20.0
+"""Wall seconds of one functions run: what sleeps without end stops here."""
 _ENV = "env -i PATH=/usr/bin:/bin LANG=C.UTF-8 HOME=/tmp PYTHONHASHSEED=0 PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"
 
 
@@ -62,7 +66,8 @@ def functions_run(task: Task, store: TaskStore) -> Iterator[Run]:
     plan = {
         "key": key,
         "workdir": task.environment.workdir,
-        "timeout_s": max(1.0, task.verifier.timeout_s - 2.0) if task.verifier.timeout_s < 6 else 4.0,
+        "timeout_s": max(1.0, min(MAX_WALL_S, task.verifier.timeout_s - 2.0)),
+        "cpu_s": MAX_CPU_S,
         "modules": _tree_modules(store.snapshot(task)),
         "files": files,
     }

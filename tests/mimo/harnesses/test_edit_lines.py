@@ -17,7 +17,7 @@ from sandbox import BoxLimits, BoxSpec, Sandbox, open_sandbox
 from sandbox.rootfs import ensure_rootfs
 
 LIMITS = Limits(
-    wall_s=60, turn_s=30, command_s=10, memory_mb=256, processes=32, disk_mb=32, output_bytes=8192
+    wall_s=90, turn_s=30, command_s=60, memory_mb=256, processes=32, disk_mb=32, output_bytes=8192
 )
 MODULE = 'def add(a, b):\n    """Return a plus b."""\n    return a - b\n'
 TEST = (
@@ -83,7 +83,7 @@ def box(rootfs: Path, tmp_path: Path) -> Iterator[Sandbox]:
     (tree / "data.bin").write_bytes(b"\xff\xfe\n")
     for path in (tmp_path, tree, *tree.iterdir()):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    limits = BoxLimits(wall_s=60, command_s=10, memory_mb=256, processes=32, disk_mb=32, output_bytes=8192)
+    limits = BoxLimits(wall_s=90, command_s=60, memory_mb=256, processes=32, disk_mb=32, output_bytes=8192)
     with open_sandbox("local", BoxSpec(rootfs=rootfs, snapshot=tree, workdir="/work", limits=limits)) as made:
         yield made
 
@@ -181,6 +181,8 @@ def test_broken_and_endless_visible_tests_are_reported(box: Sandbox) -> None:
     harness = EditLines(9)
     say(harness, box, '<edit path="m.py" line="1">def add(a, b:</edit>')
     assert say(harness, box, "<test/>").startswith("ERROR test_m.py: SyntaxError")
+    say(harness, box, '<edit path="m.py" line="1-3">def add(a, b):\n    while True:\n        pass</edit>')
+    assert say(harness, box, "<test/>") == "FAIL: too slow"
     slow = task_of(runner="pytest", command="sleep 30")
     short = Limits(
         wall_s=60, turn_s=30, command_s=1, memory_mb=256, processes=32, disk_mb=32, output_bytes=8192

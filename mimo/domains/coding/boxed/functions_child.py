@@ -10,6 +10,7 @@ import ast
 import importlib
 import json
 import os
+import resource
 import sys
 from typing import Any
 
@@ -22,6 +23,8 @@ def main() -> None:
     os.dup2(null, 0)
     os.dup2(null, 1)
     sys.path.append(sys.argv[1])
+    seconds = int(sys.argv[2])
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     for line in requests:
         request = json.loads(line)
         try:

@@ -34,14 +34,15 @@ class Ended(Exception):
 class Child:
     """The process that runs the policy's code."""
 
-    def __init__(self, program: str, workdir: str, deadline: float) -> None:
+    def __init__(self, program: str, workdir: str, deadline: float, cpu_s: int) -> None:
         ask_read, self._ask = os.pipe()
         self._answer, answer_write = os.pipe()
         self._deadline = deadline
         self._buffer = b""
+        self._ended = False
         self._pid = os.posix_spawn(
             sys.executable,
-            [sys.executable, "-I", "-S", "-B", program, workdir],
+            [sys.executable, "-I", "-S", "-B", program, workdir, str(cpu_s)],
             {"PATH": "/usr/bin:/bin", "PYTHONHASHSEED": "0", "LANG": "C.UTF-8"},
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, ask_read, 0),
@@ -58,7 +59,7 @@ class Child:
         try:
             os.write(self._ask, json.dumps(request).encode() + b"\n")
         except BrokenPipeError as error:
-            raise Ended("died") from error
+            raise Ended(self._why()) from error
         try:
             answer = json.loads(self._line())
             if "error" in answer:
@@ -74,17 +75,24 @@ class Child:
                 raise Ended("too slow")
             piece = os.read(self._answer, 65536)
             if not piece:
-                raise Ended("died")
+                raise Ended(self._why())
             self._buffer += piece
             if len(self._buffer) > MAX_ANSWER:
                 raise Ended("answer too large")
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line
 
-    def end(self) -> None:
-        """Kill and reap it."""
+    def _why(self) -> str:
+        """How it ended, now that its pipe is closed."""
         os.kill(self._pid, signal.SIGKILL)
-        os.waitpid(self._pid, 0)
+        _, status = os.waitpid(self._pid, 0)
+        self._ended = True
+        return "too slow" if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU else "died"
+
+    def end(self) -> None:
+        """Kill and reap it. Idempotent."""
+        if not self._ended:
+            self._why()
 
 
 class StandIn(ModuleType):
@@ -137,7 +145,7 @@ def _exception(name: str, message: str) -> Exception:
 
 def run(plan: dict[str, Any], program: str) -> dict[str, str]:
     """Outcome per id: passed, failed or error; nothing for a test that was not reached."""
-    child = Child(program, plan["workdir"], time.monotonic() + plan["timeout_s"])
+    child = Child(program, plan["workdir"], time.monotonic() + plan["timeout_s"], plan["cpu_s"])
     sys.meta_path.insert(0, Finder(plan["modules"], child))
     outcomes: dict[str, str] = {}
     try:
