@@ -48,6 +48,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "recipe": ("commands.recipe:recipe", "Check, show or describe a recipe; nothing runs."),
     "doctor": ("commands.doctor:doctor", "What this machine can run, with a remedy for what it cannot."),
     "track": ("commands.track:track", "Work with the MLflow copy of runs."),
+    "scan": (
+        "commands.scan:scan",
+        "Look for leaked solutions in a checkout; exit code 4 when something is found.",
+    ),
     "advantages": (
         "commands.advantages:advantages",
         "Compute the advantages of the groups in FILE (JSON; - is standard input).",

@@ -138,6 +138,8 @@ def _git(git_dir: Path, index: Path, *arguments: str, given: bytes = b"") -> str
 
 
 def _write(path: Path, data: bytes) -> None:
+    """Write a new file; one that an already leaking environment has there gives way."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "wb") as file:
         file.write(data)

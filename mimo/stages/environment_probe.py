@@ -155,7 +155,9 @@ class EnvironmentProbe:
     def _round(
         self, task: Task, store: TaskStore, secrets: Secrets, needles: Needles | None, folder: Path
     ) -> _Round:
-        """One probe round on the snapshot and in a fresh box of it; leaks are scrubbed on a copy in `folder`."""
+        """One probe round on the snapshot and in a fresh box of it; leaks are scrubbed on a copy in
+        `folder`.
+        """
         snapshot = store.snapshot(task)
         expected = Expected(workdir=task.environment.workdir, env=task.environment.env)
         with open_scene(snapshot, task.base_commit, secrets, needles=needles, expected=expected) as scene:

@@ -12,7 +12,8 @@ def round_figures(
 ) -> list[Mapping[str, float]]:
     """Metrics of every round, over all environments.
 
-    An environment that was found clean often enough counts as not hackable in later rounds; one in quarantine counts
+    An environment that was found clean often enough counts as not hackable in later rounds; one in
+    quarantine counts
     as hackable for good.
 
     Args:

@@ -1,6 +1,7 @@
 """Probe every environment for leaks, scrub, rebuild and probe again, until it is clean or quarantined.
 
-A planted control comes first: a clone of one environment with known leaks. A probe set that misses one of them is
+A planted control comes first: a clone of one environment with known leaks. A probe set that misses one
+of them is
 broken, and the stage fails before it attests anything.
 """
 
@@ -38,7 +39,7 @@ class ProbeHacks:
     version: ClassVar[int] = 1
     cost: ClassVar[Literal["light", "heavy"]] = "light"
     reads: ClassVar[tuple[str, ...]] = ("prepare-env",)
-    built: ClassVar[bool] = False
+    built: ClassVar[bool] = True
 
     def params(self, recipe: Recipe) -> dict[str, Json]:
         """Rounds, the back end they run in, the version of the probes."""
@@ -104,7 +105,7 @@ def _control(ctx: StageContext, probe: EnvironmentProbe, tasks: list[Task]) -> N
     missed = sorted(name for name, found in report.controls.items() if not found)
     if missed:
         raise StageFailed(
-            f"the probes did not find {len(missed)} of {len(report.controls)} planted leaks: {', '.join(missed)}",
+            f"{len(missed)} of {len(report.controls)} planted leaks were not found: {', '.join(missed)}",
             hint="the probe set is broken: nothing was attested; `tests/mimo/hacks` shows which probe fails",
         )
     write_atomic(path, json.dumps(to_json(report), ensure_ascii=False).encode())
