@@ -7,12 +7,14 @@ script: `tests/test.sh` as Harbor runs it (exit code and reward file); it has no
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import resources
 from json import dumps
 from pathlib import Path
@@ -25,6 +27,7 @@ from sandbox.base import ExecResult
 
 MOUNT = "/verify"
 TOOLS = "/opt/test-tools"
+_PREFIX = "mimo-verify-"
 MAX_CPU_S = 3
 """CPU seconds of the process under test: a loop without end stops here however busy the machine is."""
 MAX_WALL_S = 20.0
@@ -176,13 +179,23 @@ def _with_input(command: str, text: str) -> str:
 @contextmanager
 def _mount(*programs: str) -> Iterator[Path]:
     """A temporary folder with some of our boxed programs, readable by the box's user."""
-    with tempfile.TemporaryDirectory(prefix="mimo-verify-") as name:
+    _sweep()
+    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-") as name:
         folder = Path(name)
         boxed = resources.files("mimo.domains.coding.boxed")
         for program in programs:
             (folder / program).write_bytes(boxed.joinpath(program).read_bytes())
         _readable(folder)
         yield folder
+
+
+@cache
+def _sweep() -> None:
+    """Remove what a killed process of ours left, once a process."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
+        pid = path.name.removeprefix(_PREFIX).partition("-")[0]
+        if not Path("/proc", pid).exists() and path.stat().st_uid == os.geteuid():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _readable(folder: Path) -> None:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
 import pytest
 
+from mimo.domains.coding import hidden_runs
 from mimo.types import Task
 from sandbox import Changes, FileChange
 from tests.mimo.domains.coding.attacks import ATTACKS
@@ -62,6 +68,18 @@ def test_always_equal_fails_by_the_sentinel_alone(lab: Lab, framework_task: Task
     assert isinstance(tests, dict)
     assert tests["tests/test_hidden.py::test_two"] == "failed"
     assert tests["tests/test_hidden.py::MoreTests::test_large"] == "failed"
+
+
+def test_folders_of_killed_verifications_are_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    left, mine = tmp_path / f"mimo-verify-{dead.pid}-a", tmp_path / f"mimo-verify-{os.getpid()}-b"
+    left.mkdir()
+    mine.mkdir()
+    hidden_runs._sweep.cache_clear()
+    hidden_runs._sweep()
+    assert (left.exists(), mine.exists()) == (False, True)
 
 
 def test_link_and_too_many_changes_do_not_pass(lab: Lab, functions_task: Task) -> None:
