@@ -71,6 +71,8 @@ class FolderSource(Section):
 
     kind: Literal["folder"]
     """Entry type."""
+    domain: Domain
+    """Domain of the tasks."""
     path: Annotated[str, Field(min_length=1)]
     """Folder; relative to the file it is written in."""
     split: Split

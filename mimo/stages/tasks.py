@@ -17,6 +17,10 @@ from sandbox.base import BoxLimits, BoxSpec, Sandbox
 from sandbox.rootfs import ensure_rootfs
 
 
+TEST_TOOLS = "/opt/test-tools"
+"""Where a box has pytest and what it needs; `PYTHONPATH` of the tests' command names it."""
+
+
 def read_tasks(folder: Path) -> list[Task]:
     """Every task of a prepared set, in its order."""
     with open(folder / "tasks.jsonl", "rb") as lines:
@@ -46,13 +50,20 @@ def task_store(ctx: StageContext) -> TaskStore:
 
 def box_opener(ctx: StageContext) -> OpenBox:
     """Opens boxes of the recipe's back end with a task's limits and this stage's label."""
-    return partial(_open, ctx.recipe.sandbox.backend, ensure_rootfs(ctx.cache), ctx.label)
+    tools = (task_folder(ctx) if ctx.inputs else ctx.out) / "tools"
+    return partial(_open, ctx.recipe.sandbox.backend, ensure_rootfs(ctx.cache), ctx.label, tools)
+
+
+def visible_tools(task: Task, tools: Path) -> dict[str, Path]:
+    """What a policy needs to run visible tests with pytest: the test tools, read-only, where they are used."""
+    return {} if task.verifier.expect.get("runner") == "functions" else {TEST_TOOLS: tools}
 
 
 def _open(
     backend: str,
     rootfs: Path,
     label: str,
+    tools: Path,
     task: Task,
     snapshot: Path,
     readonly: Mapping[str, Path],
@@ -71,7 +82,7 @@ def _open(
             disk_mb=limits.disk_mb,
             output_bytes=limits.output_bytes,
         ),
-        readonly=readonly,
+        readonly=readonly or visible_tools(task, tools),
         label=label,
     )
     return open_sandbox(backend, spec)

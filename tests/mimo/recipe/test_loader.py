@@ -224,7 +224,7 @@ def test_merging_and_origins(write: Write) -> None:
 
 
 def test_paths_are_relative_to_the_file_that_names_them(write: Write) -> None:
-    source = "{kind: folder, path: tasks, split: train}"
+    source = "{kind: folder, domain: coding, path: tasks, split: train}"
     write(
         "sub/parent.yaml", f"extends: pro\npolicy: {{source: 'path:model'}}\ntasks: {{sources: [{source}]}}\n"
     )
