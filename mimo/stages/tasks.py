@@ -16,7 +16,6 @@ from sandbox import open_sandbox
 from sandbox.base import BoxLimits, BoxSpec, Sandbox
 from sandbox.rootfs import ensure_rootfs
 
-
 TEST_TOOLS = "/opt/test-tools"
 """Where a box has pytest and what it needs; `PYTHONPATH` of the tests' command names it."""
 
@@ -55,7 +54,7 @@ def box_opener(ctx: StageContext) -> OpenBox:
 
 
 def visible_tools(task: Task, tools: Path) -> dict[str, Path]:
-    """What a policy needs to run visible tests with pytest: the test tools, read-only, where they are used."""
+    """What a policy needs to run visible tests with pytest: the test tools, read-only."""
     return {} if task.verifier.expect.get("runner") == "functions" else {TEST_TOOLS: tools}
 
 
