@@ -77,7 +77,7 @@ def test_the_first_signal_stops_at_a_safe_point(
 
 
 def test_the_second_signal_kills(bench: Bench) -> None:
-    process = bench.start(*arguments(bench), knobs={"sleep": 20})
+    process = bench.start(*arguments(bench), knobs={"sleep": 90})
     deadline = time.monotonic() + 60
     while not list(bench.home.outputs("rl-mixed").glob("*.work/progress.json")) and not stage_runs(bench):
         assert time.monotonic() < deadline
@@ -88,8 +88,8 @@ def test_the_second_signal_kills(bench: Bench) -> None:
     process.send_signal(signal.SIGINT)
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=15)
-    assert time.monotonic() - began < 12
+    out, err = process.communicate(timeout=60)
+    assert time.monotonic() - began < 60
     assert process.returncode == 130
     assert "rl-mixed was killed" in err
     assert "go on: mimo run" in out
