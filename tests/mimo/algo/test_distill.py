@@ -118,3 +118,11 @@ def test_clip_and_outcome() -> None:
     found = mopd_advantages(policy, teacher, outcome, alpha=0.5, clip=5.0)
     assert found.tolist() == [7.0, -5.0, -0.5]
     assert not found.requires_grad
+
+
+def test_gradcheck_of_the_full_vocabulary_loss() -> None:
+    logits, teacher = setting()
+    weights = torch.tensor([0.7], dtype=torch.float64)
+    assert torch.autograd.gradcheck(
+        lambda values: full_vocabulary_loss(values.log_softmax(0)[None], teacher[None], weights), (logits,)
+    )

@@ -100,3 +100,12 @@ def test_entropy_and_impossible_tokens() -> None:
     assert kl_divergence(first, second).item() == pytest.approx(0.5 * log(2))
     assert kl_divergence(second, first).item() == inf
     assert torch.autograd.gradcheck(entropy, (torch.randn(5, dtype=torch.float64, requires_grad=True),))
+
+
+def test_gradcheck_of_the_estimators_and_of_the_divergence() -> None:
+    logits, teacher = setting()
+    for estimator in ("k1", "k2", "k3"):
+        assert torch.autograd.gradcheck(
+            lambda values, kind=estimator: kl_estimates(values, teacher, estimator=kind), (logits,)
+        )
+    assert torch.autograd.gradcheck(lambda values: kl_divergence(values.log_softmax(0), teacher), (logits,))
