@@ -71,11 +71,11 @@ def redistributed(
     fallback = torch.where(bad, BAD_QUALITY, torch.where(scale.isfinite(), OK, NO_POSITIVE))
     scale = torch.where(fallback == OK, scale, 1)
     applied = torch.minimum(scale, torch.as_tensor(cap, dtype=scale.dtype, device=scale.device))
-    kept = torch.as_tensor(per_rollout(keep, group), device=group.device)
-    moved = torch.where(giving, applied[group] * weighted, torch.where(member & ~kept, 0, advantages))
+    moved = torch.where(
+        giving, applied[group] * weighted, torch.where(member & ~_flag(keep, group), 0, advantages)
+    )
     centred = group_advantages(moved, valid, group, num_groups)
-    again = torch.as_tensor(per_rollout(recentre, group), device=group.device)
-    result = torch.where(again, centred, moved)
+    result = torch.where(_flag(recentre, group), centred, moved)
     return Redistribution(
         advantages=torch.where((fallback == OK)[group], result, advantages),
         scale=scale,
@@ -84,6 +84,10 @@ def redistributed(
         deficit=torch.where(fallback == OK, mass - applied * group_sum(weighted, group, num_groups), 0),
         fallback=fallback,
     )
+
+
+def _flag(setting: Tensor | bool, group: Tensor) -> Tensor:
+    return torch.as_tensor(per_rollout(setting, group), device=group.device)
 
 
 def token_mass_scale(

@@ -67,7 +67,7 @@ def test_tokens_outside_the_mask_are_never_read(name: str) -> None:
 
 
 def test_gradcheck_away_from_the_clips() -> None:
-    """Numerical against analytic gradient in float64; CISPO and TIS stop theirs, so only the clipped forms."""
+    """Numerical against analytic gradient, float64; CISPO and TIS stop theirs, so the clipped forms only."""
     policy = torch.tensor(
         [log(r) for r in (0.9, 1.1, 1.05, 0.7, 1.6)], dtype=torch.float64, requires_grad=True
     )
