@@ -48,14 +48,12 @@ def redistributed(
     """Advantages after redistribution; a group with an unusable factor keeps its own.
 
     Conserved when the passes' rewards are equal and the cap does not bind: the passing total, every sign, the
-    failures, and uniform quality changes nothing. Not conserved: with a binding cap the passing total falls
-    by D(1 - k/N) and uniform quality damps; with unequal rewards (length penalty) and `keep=False` a pass
-    below the mean loses its negative advantage, so only `keep=True` conserves the positive mass. Never
-    conserved: token mass (better passes may be shorter). Failures and invalid rollouts are never read for
-    quality.
+    failures, and uniform quality changes nothing. Not conserved: a binding cap takes D(1 - k/N) of the total
+    and damps uniform quality; with unequal rewards (length penalty) and `keep=False` a pass below the mean
+    loses its negative advantage. Never conserved: token mass (better passes may be shorter).
 
     Args:
-        advantages: [rollouts] centred; 0 where not valid.
+        advantages: [rollouts] centred; 0 where not valid. Failures' quality is never read.
         quality: [rollouts] in (0, 1], used as given; anything else on a pass (NaN too) is a fallback.
         cap: scalar or [groups]; inf = uncapped.
         keep: scalar or [groups]; True leaves passes below the mean as they are, False sets them to 0 (Eq. 8).
