@@ -6,43 +6,18 @@ the canary is the checkpoint's own folder, read by transformers.
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from mimo.recipe.models import Recipe
-from mimo.rollouts.evaluate import evaluate, rates_by
-from mimo.rollouts.house import House
-from mimo.rollouts.store import RolloutStore
-from mimo.run_dir.files import write_atomic, write_json
-from mimo.stages.audit_report import audit_report
 from mimo.stages.base import StageContext, StageResult
-from mimo.stages.engines import base_policy, open_house, policy_params, rollout_params
-from mimo.stages.report import render_report
-from mimo.stages.rl_records import sampled_traces, trace_of
-from mimo.stages.school import canary_for, weight_version
-from mimo.stages.start import StartingPolicy, checkpoint_policy
-from mimo.stages.tasks import read_tasks, task_folder
-from mimo.types import Json, Rollout, Task
+from mimo.stages.params import policy_params, rollout_params
+from mimo.types import Json
 
 if TYPE_CHECKING:
-    from mimo.backends.vllm import VllmSampler
-    from mimo.training.canary import Canary
+    pass
 
 TRAINED = ("cold-start", "rl-mixed", "mopd2")
 """Stages that leave a policy, in their order."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Audited:
-    """One policy to evaluate: the name it has in the report, its weights, its place."""
-
-    name: str
-    policy: StartingPolicy
-    place: int
 
 
 class Audit:
@@ -70,144 +45,6 @@ class Audit:
 
     def run(self, ctx: StageContext) -> StageResult:
         """Evaluate each policy not evaluated yet, then write the report."""
-        policies = _policies(ctx)
-        ctx.plan(len(policies))
-        done = 0 if ctx.resume is None else ctx.resume.step
-        if done < len(policies):
-            asyncio.run(_evaluate_all(ctx, policies[done:]))
-        return _report(ctx, policies)
+        from mimo.stages.audit_loop import audit
 
-
-def _policies(ctx: StageContext) -> list[_Audited]:
-    rows = [("base", StartingPolicy(model_dir=base_policy(ctx), policy="base"))]
-    rows += [(stage, checkpoint_policy(ctx.inputs[stage], stage)) for stage in TRAINED if stage in ctx.inputs]
-    return [_Audited(name=name, policy=policy, place=place) for place, (name, policy) in enumerate(rows)]
-
-
-async def _evaluate_all(ctx: StageContext, policies: Sequence[_Audited]) -> None:
-    from mimo.backends.vllm import VllmSampler
-
-    first = policies[0].policy.model_dir
-    handle = await asyncio.to_thread(ctx.sampler, first)
-    sampler = VllmSampler(handle.url, handle.version)
-    with open_house(ctx, first, policies[0].policy.policy) as house:
-        canary = canary_for(ctx, house, first)
-        for entry in policies:
-            await _hold(ctx, sampler, canary, entry)
-            house.policy = entry.policy.policy
-            await _evaluate(ctx, sampler, house, entry)
-    await sampler.close()
-
-
-async def _hold(ctx: StageContext, sampler: VllmSampler, canary: Canary, entry: _Audited) -> None:
-    """Put the policy's weights into the sampler; the canary's numbers go to the metrics."""
-    from mimo.training.canary import update_engine
-    from mimo.training.reference import FolderScorer
-
-    folder = entry.policy.model_dir
-    scorer = FolderScorer(folder, ctx.recipe.policy.dtype)
-    version = weight_version(Audit.name, entry.place)
-    if canary.bound is None:
-        found = await canary.start(scorer, sampler, folder, version)
-    else:
-        await update_engine(sampler, folder, version)
-        found = canary.judge(await canary.measure(scorer, sampler), version)
-    ctx.sampler_holds(folder, version)
-    assert canary.bound is not None
-    numbers = {"canary/mean": found.mean, "canary/max": found.maximum, "canary/bound": canary.bound}
-    ctx.log(entry.place + 1, numbers)
-
-
-async def _evaluate(ctx: StageContext, sampler: VllmSampler, house: House, entry: _Audited) -> None:
-    spec = ctx.recipe.audit
-    finished = []
-    for split, attempts in (
-        ("heldout", spec.heldout_rollouts_per_task),
-        ("train", spec.train_rollouts_per_task),
-    ):
-        tasks = [task for task in read_tasks(task_folder(ctx)) if task.split == split]
-        if not tasks or attempts == 0:
-            ctx.count(f"{split} tasks not evaluated", len(tasks), why=f"audit.{split}_rollouts_per_task")
-            continue
-        finished += await evaluate(
-            tasks,
-            sampler,
-            house,
-            name=f"{entry.name}-{split}",
-            harness=ctx.recipe.harness.names[0],
-            step=entry.place + 1,
-            attempts=attempts,
-            seed=ctx.recipe.seed,
-            on_done=lambda done, total, split=split: ctx.progress(  # type: ignore[misc]
-                entry.place, entry.place + 1, "policy", f"{entry.name} {split} {done}/{total}"
-            ),
-        )
-    step = entry.place + 1
-    RolloutStore(ctx.out).write(step, finished)
-    for item in sampled_traces(finished, ctx.recipe.tracking.traces_per_step):
-        ctx.trace(step, trace_of(item))
-    rates = _rates(ctx, [item.rollout for item in finished])
-    ctx.log(step, {f"pass_rate/{label}": row["mean"] for label, row in rates["split"].items()})
-    _count_unjudged(ctx, [item.rollout for item in finished], entry.name)
-    ctx.commit(step, {})
-    ctx.check_stop()
-
-
-def _count_unjudged(ctx: StageContext, rollouts: Sequence[Rollout], name: str) -> None:
-    if number := sum(rollout.verdict is None for rollout in rollouts):
-        ctx.count("rollout without a verdict in an evaluation", number, why=name)
-
-
-def _rates(ctx: StageContext, rollouts: Sequence[Rollout]) -> dict[str, dict[str, dict[str, float]]]:
-    """Pass rates by split, and by family within a split."""
-    tasks = read_tasks(task_folder(ctx))
-    confidence = ctx.recipe.audit.confidence
-    labels: dict[str, dict[str, str]] = {
-        "split": {task.task_id: task.split for task in tasks},
-        "family": {task.task_id: _family(task) for task in tasks},
-    }
-    return {
-        kind: {
-            name: cast("dict[str, float]", asdict(rate))
-            for name, rate in rates_by(rollouts, label, confidence=confidence).items()
-            if rate.mean is not None
-        }
-        for kind, label in labels.items()
-    }
-
-
-def _family(task: Task) -> str:
-    return f"{task.split}/{task.family}"
-
-
-def _report(ctx: StageContext, policies: Sequence[_Audited]) -> StageResult:
-    store = RolloutStore(ctx.out)
-    tables: dict[str, Json] = {}
-    headline: dict[str, float] = {}
-    notes = []
-    for entry in policies:
-        rates = _rates(ctx, list(store.rollouts(entry.place + 1)))
-        tables[entry.name] = cast(Json, rates)
-        for split, row in rates["split"].items():
-            headline[f"pass_rate/{split}/{entry.name}"] = row["mean"]
-            notes.append(
-                f"{entry.name}: {split} pass rate {row['mean']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
-            )
-    data = audit_report(ctx, tables, sample=_transcripts(store, policies[-1].place + 1))
-    write_json(ctx.out / "report.json", data)
-    page = render_report(json.loads(json.dumps(data)))
-    write_atomic(ctx.out / "report.html", page.encode("utf-8", "surrogatepass"))
-    return StageResult(headline=headline, notes=(*notes, f"report: {_shown(ctx.out)}"))
-
-
-def _transcripts(store: RolloutStore, step: int, number: int = 6) -> list[Rollout]:
-    """A few rollouts of the last policy: some that pass, some that do not."""
-    rows = list(store.rollouts(step))
-    good = [r for r in rows if r.verdict is not None and r.verdict.passed]
-    bad = [r for r in rows if r.verdict is None or not r.verdict.passed]
-    return good[: number // 2] + bad[: number - min(len(good), number // 2)]
-
-
-def _shown(out: Path) -> str:
-    """Where the report will be once the output is published."""
-    return str(out.parent.with_suffix("") / "report.html") if out.name == "out" else str(out / "report.html")
+        return audit(ctx)

@@ -6,24 +6,14 @@ groups that are neither all right nor all wrong.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from mimo.backends.base import LossSpec
 from mimo.errors import StageFailed
 from mimo.recipe.models import Recipe
 from mimo.recipe.training_sections import ColdStart as ColdStartSettings
-from mimo.rollouts.evaluate import evaluate, outcomes
-from mimo.rollouts.rates import pass_rate
 from mimo.stages.base import StageContext, StageResult
-from mimo.stages.demonstrations import Demonstration, demonstrations
-from mimo.stages.engines import base_policy, open_house, policy_params, rollout_params
-from mimo.stages.school import School, open_school
-from mimo.stages.sft import sft_batch, warmed_up
-from mimo.stages.start import StartingPolicy
-from mimo.stages.tasks import tasks_of
-from mimo.types import Json, Task
+from mimo.stages.params import policy_params, rollout_params
+from mimo.types import Json
 
 
 class ColdStart:
@@ -51,6 +41,8 @@ class ColdStart:
 
     def run(self, ctx: StageContext) -> StageResult:
         """Replay the demonstrations, train, publish."""
+        from mimo.stages.cold_start_loop import cold_start
+
         spec = settings(ctx.recipe)
         if spec.corrections is not None:
             raise StageFailed(
@@ -58,102 +50,10 @@ class ColdStart:
                 hint="set cold_start.corrections: null",
             )
         ctx.plan(spec.steps)
-        return asyncio.run(_cold_start(ctx, spec))
+        return cold_start(ctx, spec)
 
 
 def settings(recipe: Recipe) -> ColdStartSettings:
     """The recipe's cold start; the pipeline drops the stage where it is null."""
     assert recipe.cold_start is not None
     return recipe.cold_start
-
-
-async def _cold_start(ctx: StageContext, spec: ColdStartSettings) -> StageResult:
-    start = StartingPolicy(model_dir=await asyncio.to_thread(base_policy, ctx), policy="base")
-    with open_house(ctx, start.model_dir, start.policy) as house:
-        demos = await demonstrations(ctx, house)
-    async with open_school(
-        ctx, ColdStart.name, start, spec.optimizer, grad_clip=spec.grad_clip, keep=2
-    ) as school:
-        rate = await _train(ctx, spec, school, demos)
-        school.finish()
-    headline = {"demonstrations": float(len(demos))} | ({} if rate is None else {"pass_rate": rate})
-    return StageResult(headline=headline, notes=(f"{len(demos)} demonstrations kept",))
-
-
-async def _train(
-    ctx: StageContext, spec: ColdStartSettings, school: School, demos: Sequence[Demonstration]
-) -> float | None:
-    """Train to the last step or into the band; the pass rate measured last, if one was."""
-    rate: float | None = None
-    for step in range(school.step, spec.steps):
-        sequences = sft_batch(demos, step, size=spec.batch_rollouts, seed=ctx.recipe.seed)
-        learning_rate = warmed_up(spec.optimizer.learning_rate, step, spec.warmup_steps)
-        metrics = await school.train(step + 1, sequences, LossSpec(kind="sft"), learning_rate)
-        ctx.progress(step + 1, spec.steps, "step", f"loss {metrics['train/loss']:.3f}")
-        stop = False
-        if _evaluates(spec, step + 1):
-            metrics |= await school.publish(step + 1)
-            rate = await _pass_rate(ctx, spec, school, step + 1)
-            metrics["eval/pass_rate"] = rate
-            stop = spec.stop_pass_rate is not None and rate >= spec.stop_pass_rate.low
-        elif step + 1 == spec.steps:
-            metrics |= await school.publish(step + 1)
-        ctx.log(step + 1, metrics)
-        if stop:
-            _note_band(ctx, spec, rate, step + 1)
-            ctx.plan(step + 1)
-        if stop or (step + 1) % spec.checkpoint_every == 0 or step + 1 == spec.steps:
-            school.checkpoint(step + 1, {})
-            ctx.check_stop()
-        if stop:
-            break
-    return rate
-
-
-def _evaluates(spec: ColdStartSettings, done: int) -> bool:
-    band = spec.stop_pass_rate
-    if band is not None and done >= band.first_step and (done - band.first_step) % band.every_steps == 0:
-        return True
-    return done == spec.steps and spec.eval_rollouts > 0
-
-
-async def _pass_rate(ctx: StageContext, spec: ColdStartSettings, school: School, step: int) -> float:
-    """The pass rate over training tasks of the weights just published."""
-    number = spec.eval_rollouts if spec.stop_pass_rate is None else spec.stop_pass_rate.rollouts
-    tasks = tasks_of(ctx, "train")
-    chosen = _spread(tasks, number)
-    finished = await evaluate(
-        chosen,
-        school.sampler,
-        school.house,
-        name="eval",
-        harness=ctx.recipe.harness.names[0],
-        step=step,
-        attempts=max(1, number // len(chosen)),
-        seed=ctx.recipe.seed,
-        on_done=lambda done, total: ctx.progress(step, spec.steps, "step", f"evaluating {done}/{total}"),
-    )
-    rate = pass_rate(outcomes(item.rollout for item in finished), confidence=0.95)
-    failed = sum(item.rollout.verdict is None for item in finished)
-    if failed:
-        ctx.count("rollout without a verdict in an evaluation", failed)
-    ctx.event("evaluation", {"step": step, "pass_rate": rate.mean, "low": rate.low, "high": rate.high})
-    return rate.mean or 0.0
-
-
-def _spread(tasks: Sequence[Task], number: int) -> list[Task]:
-    """At most `number` tasks, evenly spaced over the set."""
-    if len(tasks) <= number:
-        return list(tasks)
-    return [tasks[place * len(tasks) // number] for place in range(number)]
-
-
-def _note_band(ctx: StageContext, spec: ColdStartSettings, rate: float | None, step: int) -> None:
-    assert spec.stop_pass_rate is not None
-    assert rate is not None
-    ctx.event("stopped in the band", {"step": step, "pass_rate": rate})
-    if rate > spec.stop_pass_rate.high:
-        ctx.count(
-            "cold start went past its band",
-            why=f"pass rate {rate:.2f} at step {step}, band up to {spec.stop_pass_rate.high}",
-        )

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
 
 from mimo.backends.base import TrainerConfig
 from mimo.backends.devices import pick_device
@@ -20,22 +19,8 @@ from mimo.recipe.models import Recipe
 from mimo.recipe.training_sections import Optimizer
 from mimo.rollouts.house import House, RolloutSizes
 from mimo.stages.base import StageContext
+from mimo.stages.params import policy_params
 from mimo.stages.tasks import box_opener, task_store
-from mimo.types import Json
-
-
-def policy_params(recipe: Recipe) -> dict[str, Json]:
-    """What the starting weights and the tokens depend on."""
-    return cast("dict[str, Json]", recipe.policy.model_dump(mode="json"))
-
-
-def rollout_params(recipe: Recipe) -> dict[str, Json]:
-    """What a rollout depends on besides weights and tasks."""
-    return {
-        "harness": recipe.harness.model_dump(mode="json"),
-        "sampling": recipe.sampling.model_dump(mode="json"),
-        "seed": recipe.seed,
-    }
 
 
 def base_policy(ctx: StageContext) -> Path:

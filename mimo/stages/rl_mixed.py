@@ -7,25 +7,11 @@ kill at any moment loses at most the step in flight.
 
 from __future__ import annotations
 
-import asyncio
-import time
-from pathlib import Path
 from typing import ClassVar, Literal
 
-from mimo.algo.batch import TokenPenalty
-from mimo.algo.length_penalty import LengthPenalty
 from mimo.recipe.models import Recipe
-from mimo.rollouts.signal import Signal, SignalRules, learning_signal
-from mimo.rollouts.store import RolloutStore
 from mimo.stages.base import StageContext, StageResult
-from mimo.stages.collect import Collected, collect
-from mimo.stages.engines import policy_params, rollout_params
-from mimo.stages.feed import TaskFeed
-from mimo.stages.rl_records import record_step
-from mimo.stages.school import School, open_school
-from mimo.stages.sft import warmed_up
-from mimo.stages.start import starting_policy
-from mimo.stages.tasks import tasks_of
+from mimo.stages.params import policy_params, rollout_params
 from mimo.types import Json
 
 
@@ -55,96 +41,7 @@ class RlMixed:
 
     def run(self, ctx: StageContext) -> StageResult:
         """Train from the last committed step to the recipe's number of steps."""
+        from mimo.stages.rl_loop import train
+
         ctx.plan(ctx.recipe.rl_mixed.steps)
-        return asyncio.run(_train(ctx))
-
-
-async def _train(ctx: StageContext) -> StageResult:
-    spec = ctx.recipe.rl_mixed
-    start = starting_policy(ctx)
-    async with open_school(
-        ctx, RlMixed.name, start, spec.optimizer, grad_clip=spec.grad_clip, keep=spec.keep_checkpoints
-    ) as school:
-        feed = TaskFeed(tasks_of(ctx, "train"), seed=ctx.recipe.seed, cursor=school.state_int("cursor"))
-        rules = signal_rules(ctx.recipe)
-        for step in range(school.step, spec.steps):
-            ctx.progress(step, spec.steps, "step", "sampling")
-            started = time.monotonic()
-            collected = await collect(ctx, step, feed, school.sampler, school.house, rules=rules, grade=list)
-            sampled_s = time.monotonic() - started
-            signal = learning_signal(collected.accepted, rules) if collected.accepted else None
-            metrics = await _learn(ctx, school, step, signal)
-            record_step(ctx, RolloutStore(ctx.out), step + 1, collected, signal)
-            ctx.log(step + 1, metrics | _step_metrics(collected, signal, sampled_s, started))
-            school.checkpoint(step + 1, {"cursor": feed.cursor})
-            ctx.check_stop()
-        school.finish()
-    return StageResult(headline=_headline(ctx.out), notes=())
-
-
-async def _learn(ctx: StageContext, school: School, step: int, signal: Signal | None) -> dict[str, float]:
-    """Train on the step's signal and bring the sampler up to date; without one, count it."""
-    spec = ctx.recipe.rl_mixed
-    if signal is None or not signal.trained:
-        school.note_untrained(step + 1, limit=spec.stop_rejected_steps)
-        return {"step/trained": 0.0}
-    rate = warmed_up(spec.optimizer.learning_rate, step, spec.warmup_steps)
-    metrics = await school.train_rl(step + 1, signal.trained, rate)
-    metrics |= await school.publish(step + 1)
-    return metrics | {"step/trained": 1.0}
-
-
-def _headline(out: Path) -> dict[str, float]:
-    """The pass rates of the first and the last step that were sampled."""
-    store = RolloutStore(out)
-    rates = [sum(row) / len(row) for step in store.steps() if (row := _judged(store, step))]
-    return {"pass_rate_first_step": rates[0], "pass_rate_last_step": rates[-1]} if rates else {}
-
-
-def _judged(store: RolloutStore, step: int) -> list[bool]:
-    return [item.verdict.passed for item in store.rollouts(step) if item.verdict is not None]
-
-
-def _step_metrics(
-    collected: Collected, signal: Signal | None, sampled_s: float, started: float
-) -> dict[str, float]:
-    every = [item for group in collected.accepted for item in group.finished]
-    every += [item for _, row in collected.rejected for item in row]
-    seconds = [item.rollout.seconds for item in every]
-    judged = [item.rollout.verdict.passed for item in every if item.rollout.verdict is not None]
-    metrics = {
-        "rollouts/total": float(len(every)),
-        "rollouts/pass_rate_all": sum(judged) / max(1, len(judged)),
-        "groups/sampled": float(len(collected.accepted) + len(collected.rejected)),
-        "groups/rejected": float(len(collected.rejected)),
-        "groups/wanted": float(collected.wanted),
-        "groups/rounds": float(collected.rounds),
-        "tokens/generated": float(sum(item.rollout.generated_tokens for item in every)),
-        "tokens/prompt": float(sum(item.rollout.prompt_tokens for item in every)),
-        "turns/malformed": float(
-            sum(bool(turn.flags) for item in every for c in item.rollout.contexts for turn in c.turns)
-        ),
-        "time/rollout_s": sampled_s,
-        "time/rollout_sample_s": sum(item.sample for item in seconds),
-        "time/rollout_tool_s": sum(item.tool for item in seconds),
-        "time/rollout_verify_s": sum(item.verify for item in seconds),
-        "time/step_s": time.monotonic() - started,
-    }
-    return metrics | ({} if signal is None else signal.metrics)
-
-
-def signal_rules(recipe: Recipe) -> SignalRules:
-    """The recipe's numbers for the learning signal."""
-    spec, grading = recipe.rl_mixed, recipe.grading
-    penalty = spec.length_penalty
-    off = LengthPenalty(max=0.0, deadzone=0.0, saturation=1.0, exponent=1.0, percentile=30.0, gate=0.5)
-    return SignalRules(
-        aggregation=spec.aggregation,
-        spread_epsilon=grading.spread_epsilon,
-        grs_floor=grading.grs_floor,
-        gar_cap=grading.gar_cap,
-        gar_keep=grading.gar_below_mean == "keep",
-        gar_recentre=grading.gar_recentre,
-        length_penalty=off if penalty is None else LengthPenalty(**penalty.model_dump()),
-        token_penalty=None if spec.token_penalty is None else TokenPenalty(**spec.token_penalty.model_dump()),
-    )
+        return train(ctx)

@@ -259,7 +259,7 @@ async def open_school(
     trainer = await asyncio.to_thread(start_trainer, config)
     try:
         handle = await server
-        sampler = VllmSampler(handle.url, handle.version)
+        sampler = VllmSampler(handle.url, handle.version, reference_dir=start.model_dir)
         with open_house(ctx, start.model_dir, start.policy) as house:
             school = School(
                 ctx, stage, trainer, sampler, house, canary_for(ctx, house, start.model_dir), keep=keep

@@ -21,9 +21,10 @@ from mimo.rollouts.loop import Finished
 from mimo.rollouts.store import RolloutStore
 from mimo.run_dir.files import write_atomic
 from mimo.stages.base import StageContext, StageResult
-from mimo.stages.engines import open_house, policy_params, rollout_params
+from mimo.stages.engines import open_house
 from mimo.stages.grade import open_judge
 from mimo.stages.hold import hold
+from mimo.stages.params import policy_params, rollout_params
 from mimo.stages.rl_records import sampled_traces, trace_of
 from mimo.stages.routing import Routed, route, stored_attempts
 from mimo.stages.school import canary_for, weight_version
