@@ -11,7 +11,7 @@ def test_one_rollout_a_task_is_plain_wilson() -> None:
     outcomes = {str(i): [i < 8] for i in range(10)}
     rate = pass_rate(outcomes, confidence=0.95)
     assert rate.mean == pytest.approx(0.8)
-    # Wilson (1927), 8 of 10 at 95 %: 0.4902 to 0.9433; the sample variance uses n - 1, so n_eff = 9, at least 10
+    # Wilson (1927), 8 of 10 at 95 %: 0.4902 to 0.9433 (the sample variance gives 9, at least 10 tasks)
     assert rate.low == pytest.approx(0.4902, abs=1e-4)
     assert rate.high == pytest.approx(0.9433, abs=1e-4)
 
