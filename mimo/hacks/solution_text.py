@@ -12,6 +12,8 @@ from mimo.hacks.route import Found, Route
 from mimo.hacks.scene import Entry, Scene
 from mimo.hacks.scrub import Scrub
 
+_REWRITTEN = ("!diff", "!escapes", "!rot13")
+"""Layers that only write the same text anew: in a base file they make new neighbours by chance, not news."""
 _DOCS = (".html", ".mo", ".ipynb", ".1", ".rst", ".pdf")
 
 
@@ -43,7 +45,8 @@ def _needle(scene: Scene, entry: Entry, *, stranger: bool) -> Found | None:
     if data is None:
         return None
     for suffix, piece, match in scene.search(data):
-        if (stranger or suffix) and scene.needles.tells(match):
+        told = stranger or (suffix and not suffix.startswith(_REWRITTEN))
+        if told and scene.needles.tells(match):
             return Found(
                 route=_route(entry, match),
                 path=entry.path + suffix,

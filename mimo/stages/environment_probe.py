@@ -14,7 +14,7 @@ from mimo.domains import load_domain
 from mimo.domains.base import TaskStore
 from mimo.errors import StageFailed
 from mimo.hacks.catalogue import PROBES_VERSION
-from mimo.hacks.controls import ENV, plant
+from mimo.hacks.controls import ENV, Planted, plant
 from mimo.hacks.git_view import GitError
 from mimo.hacks.needles import Needles, Secrets
 from mimo.hacks.probe import CannotScrub, Cleaned, find_leaks, leaks_only, look_inside, scrub_copy
@@ -31,6 +31,7 @@ from sandbox.rootfs import ensure_rootfs
 from sandbox.snapshot import snapshot_tree, tree_digest
 
 _NOTHING = Changes(files=(), capped=False)
+_CANDIDATES = 8
 CONTROL = "control"
 """The task id of the control's report."""
 
@@ -109,28 +110,35 @@ class EnvironmentProbe:
             seen = self._round(leaky, store, secrets, None, folder)
             found = {f"{item.route} {item.name}": item.is_found(seen.findings) for item in planted}
             if all(found.values()):
-                self._is_closed(leaky, seen, store, secrets)
+                self._is_closed(leaky, seen, planted, store)
         return replace(seen.report(CONTROL, 0), controls=found)
 
-    def _is_closed(self, leaky: Task, seen: _Round, store: TaskStore, secrets: Secrets) -> None:
+    def _is_closed(self, leaky: Task, seen: _Round, planted: Sequence[Planted], store: TaskStore) -> None:
         if seen.cleaned is None:
             raise StageFailed(f"the planted leaks cannot be scrubbed: {seen.refusal}")
-        again = self._round(_after(leaky, seen.cleaned, store), store, secrets, seen.needles, store.root)
-        left = sorted({f"{found.route} {found.path}" for found in leaks_only(again.findings)})
+        task = _after(leaky, seen.cleaned, store)
+        again = self._round(task, store, secrets_of(leaky, self.source), seen.needles, store.root)
+        left = [f"{item.route} {item.name}" for item in planted if item.is_found(again.findings)]
         if left:
             raise StageFailed(
-                f"scrubbing did not close the planted leaks: {', '.join(left)}", hint="a scrub rule is broken"
+                f"scrubbing did not close planted leaks: {', '.join(left)}", hint="a scrub rule is broken"
             )
 
     def _fit_for_control(self, tasks: Sequence[Task]) -> Task:
-        """The first task whose reference changes Python files, else the first one."""
+        """The first task whose reference changes Python and whose environment has no leak of its own."""
         if not tasks:
             raise StageFailed("the prepared set has no task", hint="see rejects.jsonl of prepare-env")
-        for task in tasks:
-            reference = load_domain(task.domain).reference(task, self.source)
-            if any(change.path.endswith(".py") and change.data for change in reference.files):
-                return task
-        return tasks[0]
+        fit = [task for task in tasks if self._repairs_python(task)] or list(tasks)
+        for task in fit[:_CANDIDATES]:
+            with self._folder("candidate") as folder:
+                seen = self._round(task, self.source, secrets_of(task, self.source), None, folder)
+                if not leaks_only(seen.findings):
+                    return task
+        return fit[0]
+
+    def _repairs_python(self, task: Task) -> bool:
+        reference = load_domain(task.domain).reference(task, self.source)
+        return any(change.path.endswith(".py") and change.data for change in reference.files)
 
     def _rounds(self, task: Task, reports: list[LeakReport]) -> tuple[Task, str | None]:
         """The task after its last round, and why it is quarantined if it is."""
@@ -146,10 +154,11 @@ class EnvironmentProbe:
                 if clean == self.rules.clean_rounds:
                     return task, None
                 if seen.cleaned is not None:
-                    task = _after(task, seen.cleaned, self.store)
-                    problem = self._gate(task)
+                    before, task = task, _after(task, seen.cleaned, self.store)
+                    problem = "nothing has changed" if task == before else self._gate(task)
                     if problem is not None:
-                        return task, f"after scrubbing, {problem}"
+                        routes = sorted({found.route for found in leaks_only(seen.findings)})
+                        return task, f"after scrubbing {', '.join(routes)}, {problem}"
         return task, f"not {self.rules.clean_rounds} clean rounds in a row within {self.rules.max_rounds}"
 
     def _round(

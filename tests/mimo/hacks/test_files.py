@@ -181,3 +181,17 @@ def test_without_a_base_commit_names_and_needles_still_count(environment: Enviro
     with open_scene(environment.tree, None, environment.secrets) as scene:
         found = {item.route for item in leaks_only(find_leaks(scene)) if not item.path.startswith(".git")}
     assert {"C01", "C04"} <= found
+
+
+def test_escaped_text_of_the_base_is_no_news(environment: Environment) -> None:
+    """In a test's string, `\\n` parts words that the repair has as neighbours."""
+    from dataclasses import replace
+
+    from sandbox.git_rebuild import init_git
+
+    shown = environment.fixed.replace(b"\n", b"\\n")
+    environment.write("cases.py", b'TEXT = "' + shown + b'"\n')
+    environment.task = replace(environment.task, base_commit=init_git(environment.tree))
+    assert leaks_only(environment.probe()[0]) == []
+    environment.write("notes.json", b'{"t": "' + shown + b'"}')
+    assert {found.path for found in leaks_only(environment.probe()[0])} == {"notes.json!escapes"}

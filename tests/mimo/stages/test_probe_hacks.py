@@ -24,6 +24,7 @@ from mimo.stages.probe_figures import round_figures
 from mimo.stages.probe_hacks import ProbeHacks
 from mimo.stages.tasks import read_tasks
 from mimo.types import LeakFinding, LeakReport, Task
+from sandbox.git_rebuild import init_git
 from sandbox.snapshot import snapshot_tree
 from tests.mimo.hacks.prepared import GENERATED, PARSE, Prepared, prepare
 from tests.mimo.stages.running import Running
@@ -174,6 +175,22 @@ def test_a_real_package_is_clean_and_stays_a_task_after_scrubbing(tmp_path: Path
     assert leaky.run().headline["hackable_last_round"] == 0.0
     assert {"A01", "B01", "B04"} <= {finding.route for finding in reports(leaky)[1].findings}
     assert len(read_tasks(leaky.out)) == 1
+
+
+def test_a_leak_in_the_base_itself_cannot_be_scrubbed(running: Running, prepared: Prepared) -> None:
+    """The base commit holds the repair, packed: it is what the task is, so only quarantine is left."""
+    commits: list[str] = []
+
+    def in_base(tree: Path, fixed: bytes, path: str) -> None:
+        (tree / "fixture.bin").write_bytes(gzip.compress(fixed, mtime=0))
+        commits.append(init_git(tree))
+
+    task = leak(prepared, 0, in_base)
+    prepared.tasks[0] = replace(task, base_commit=commits[0])
+    (prepared.store.root / "tasks.jsonl").write_bytes(b"".join(map(to_line, prepared.tasks)))
+    running.run()
+    (row,) = read_lines(running.out / "quarantined.jsonl")
+    assert (row["task_id"], row["reason"]) == (task.task_id, "after scrubbing C04, nothing has changed")
 
 
 def test_no_training_task_left_fails_the_stage(running: Running, prepared: Prepared) -> None:
