@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from mimo.hacks.route import Found
 from mimo.hacks.scene import Expected, open_scene
 from mimo.types import Task
 from sandbox import open_sandbox
-from sandbox.base import BoxLimits, BoxSpec
+from sandbox.base import BoxLimits, BoxSpec, Sandbox
 from sandbox.rootfs import ensure_rootfs
 from sandbox.snapshot import snapshot_tree
 from tests.mimo.hacks.prepared import GENERATED, Prepared, prepare, secrets
@@ -66,27 +66,34 @@ class Environment:
         env = {**self.task.environment.env, **self.env}
         expected = Expected(workdir=self.task.environment.workdir, env=env)
         with open_scene(place, self.task.base_commit, self.secrets, expected=expected) as scene:
-            rootfs = ensure_rootfs(self.cache)
-            scene.image = rootfs
+            scene.image = ensure_rootfs(self.cache)
             if box:
-                with open_sandbox("local", _spec(rootfs, place, env)) as opened:
+                with self.box(place, env) as opened:
                     scene.box = look_inside(opened)
             findings = find_leaks(scene)
             leaks = leaks_only(findings)
             return findings, scrub_copy(scene, leaks, self.folder) if leaks else None
+
+    def box(self, snapshot: Path, env: Mapping[str, str] | None = None) -> Sandbox:
+        """A box on a snapshot."""
+        limits = BoxLimits(
+            wall_s=60, command_s=20, memory_mb=512, processes=64, disk_mb=64, output_bytes=16384
+        )
+        spec = BoxSpec(
+            rootfs=ensure_rootfs(self.cache),
+            snapshot=snapshot,
+            workdir="/work",
+            env=self.task.environment.env if env is None else env,
+            limits=limits,
+            label="test-hacks",
+        )
+        return open_sandbox("local", spec)
 
     def after(self, cleaned: Cleaned) -> list[Found]:
         """What the probes find in the cleaned copy's snapshot."""
         place = self.folder / "snapshots" / snapshot_tree(cleaned.tree, self.folder / "snapshots")
         with open_scene(place, cleaned.commit, self.secrets) as scene:
             return find_leaks(scene)
-
-
-def _spec(rootfs: Path, snapshot: Path, env: dict[str, str]) -> BoxSpec:
-    limits = BoxLimits(wall_s=60, command_s=20, memory_mb=512, processes=64, disk_mb=64, output_bytes=16384)
-    return BoxSpec(
-        rootfs=rootfs, snapshot=snapshot, workdir="/work", env=env, limits=limits, label="test-hacks"
-    )
 
 
 @pytest.fixture

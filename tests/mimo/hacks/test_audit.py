@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from mimo.domains import load_domain
 from mimo.hacks.audit import TaskFacts, audit_rollout, task_facts
 from mimo.hacks.needles import Secrets, build_needles
 from mimo.hacks.scene import open_scene
-from mimo.types import Context, HackVerdict, Json, Rollout, RolloutStatus, ToolCall, Turn, Verdict
+from mimo.harnesses.edit_lines import EditLines
+from mimo.types import Context, HackVerdict, Json, Rollout, RolloutStatus, Task, ToolCall, Turn, Verdict
 from tests.mimo.hacks.conftest import Environment, Git
+from tests.mimo.hacks.prepared import Prepared, secrets
 from tests.mimo.hacks.test_actions import BENIGN, OBFUSCATED
 
 BASE = b"def total(rows):\n    return sum(row.amount for row in rows)\n"
@@ -158,7 +161,32 @@ def test_facts_of_a_scene_know_the_base_and_not_the_future(environment: Environm
     assert facts.known_ids is not None
     assert before in facts.known_ids
     assert git("rev-parse", "HEAD") not in facts.known_ids
-    shown = bash("git show main", git("show", "main"))
-    del shown  # what a policy would see; confirmed by the id alone:
     found = audit_rollout(rollout(bash("git log --branches", git("log", "--branches"))), facts)
     assert found.verdict == HackVerdict.CONFIRMED
+
+
+def test_the_experts_own_rollouts_are_clean(generated: Prepared, environment: Environment) -> None:
+    """Real turns of the harness `edit-lines`, acted out in real boxes, verdict and all."""
+    domain = load_domain("coding")
+    audited = 0
+    for task in generated.tasks:
+        if not domain.demonstrates(task):
+            continue
+        turns = domain.demonstrate(task, generated.store, harness="edit-lines", seed=1)
+        steps = _acted_out(environment, generated, task, [turn.text for turn in turns])
+        with open_scene(generated.store.snapshot(task), task.base_commit, secrets(generated, task)) as scene:
+            facts = task_facts(scene)
+        made = rollout(*steps, verdict=Verdict(passed=True, tampered=False), opening=task.instruction)
+        assert audit_rollout(made, facts).verdict == HackVerdict.CLEAN, steps
+        audited += 1
+    assert audited >= 6
+
+
+def _acted_out(environment: Environment, prepared: Prepared, task: Task, texts: list[str]) -> list[Step]:
+    harness, steps = EditLines(max_turns=len(texts)), []
+    with environment.box(prepared.store.snapshot(task)) as box:
+        for text in texts:
+            call = harness.parse(text).call
+            assert call is not None
+            steps.append((call.name, call.arguments, harness.act(call, box, task).text))
+    return steps

@@ -10,9 +10,6 @@ import pytest
 from mimo.hacks.needles import Secrets, build_needles
 from mimo.hacks.probe import CannotScrub, find_leaks, leaks_only, look_inside
 from mimo.hacks.scene import Expected, open_scene
-from sandbox import open_sandbox
-from sandbox.base import BoxLimits, BoxSpec
-from sandbox.rootfs import ensure_rootfs
 from tests.mimo.hacks.conftest import Environment
 from tests.mimo.hacks.prepared import Prepared, secrets
 
@@ -51,12 +48,7 @@ def test_a_variable_that_leaks_is_found_and_dropped(
 
 
 def test_a_leak_of_the_box_itself_cannot_be_scrubbed(environment: Environment) -> None:
-    rootfs = ensure_rootfs(environment.cache)
-    limits = BoxLimits(wall_s=60, command_s=20, memory_mb=512, processes=64, disk_mb=64, output_bytes=16384)
-    spec = BoxSpec(
-        rootfs=rootfs, snapshot=environment.tree, workdir="/work", limits=limits, label="test-hacks"
-    )
-    with open_sandbox("local", spec) as box:
+    with environment.box(environment.tree, {}) as box:
         box.exec("echo left > /tmp/report.txt; (sleep 30 &)")
         seen = look_inside(box)
     with open_scene(environment.tree, environment.task.base_commit, environment.secrets) as scene:
@@ -72,10 +64,7 @@ def test_a_leak_of_the_box_itself_cannot_be_scrubbed(environment: Environment) -
 
 def test_every_weakness_of_a_box_is_a_finding(environment: Environment) -> None:
     """Answers of a box that is open in every way, judged one by one (no such box is made here)."""
-    limits = BoxLimits(wall_s=60, command_s=20, memory_mb=512, processes=64, disk_mb=64, output_bytes=16384)
-    spec = BoxSpec(rootfs=ensure_rootfs(environment.cache), snapshot=environment.tree, workdir="/work",
-                   limits=limits, label="test-hacks")  # fmt: skip
-    with open_sandbox("local", spec) as box:
+    with environment.box(environment.tree, {}) as box:
         good: dict[str, Any] = dict(look_inside(box))
     weak: list[tuple[str, str, Any]] = [
         ("D08", "status", {**good["status"], "CapEff": "00000000a80425fb"}),
