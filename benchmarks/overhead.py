@@ -3,8 +3,8 @@
     python benchmarks/overhead.py HOME [--step N]
 
 HOME is the MIMO_HOME of a finished run of recipes/pro.yaml. The step's recorded token ids are replayed
-through raw calls: one HTTP request a turn straight to vLLM (as many at once, as many tokens, nothing else), one
-DeepSpeed step on the same batch, one export, one reload. The step's sandbox and verifier work is replayed
+through raw calls: one HTTP request a turn straight to vLLM (as many at once, as many tokens, nothing else),
+one DeepSpeed step on the same batch, one export, one reload. The step's sandbox and verifier work is replayed
 alone, in as many threads. On two cores everything competes for the same processor, so the parts add up:
 
     overhead = (step - boxes - raw) / raw
