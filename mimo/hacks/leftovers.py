@@ -53,11 +53,10 @@ def probe(scene: Scene) -> Iterator[Found]:
     for entry in scene.entries:
         if not entry.is_file:
             continue
-        data = scene.contents[entry.path]
-        if data.startswith(_SWAP):
-            yield Found(route="C01", path=entry.path, evidence=data)
-        if entry.name == "direct_url.json" and _COMMIT.search(data):
-            yield Found(route="C13", path=entry.path, evidence=data)
+        if entry.head().startswith(_SWAP):
+            yield Found(route="C01", path=entry.path, evidence=entry.head())
+        if entry.name == "direct_url.json" and _COMMIT.search(scene.contents[entry.path]):
+            yield Found(route="C13", path=entry.path, evidence=scene.contents[entry.path])
 
 
 def signature(action: Action) -> str | None:

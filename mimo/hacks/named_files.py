@@ -8,6 +8,8 @@ from fnmatch import fnmatchcase
 from mimo.hacks.route import Found, Severity
 from mimo.hacks.scene import Entry, Scene
 
+_MOST_BYTES = 64_000_000
+
 
 def by_name(scene: Scene, route: str, folders: tuple[str, ...], files: tuple[str, ...]) -> Iterator[Found]:
     """Strangers below a folder or with a name of the tables; `critical` where a needle is found inside.
@@ -49,14 +51,16 @@ def _named(entry: Entry, files: tuple[str, ...]) -> bool:
 
 
 def _proof(scene: Scene, entries: list[Entry]) -> bytes:
-    return b"".join(
-        entry.path.encode("utf-8", "replace") + scene.contents.get(entry.path, b"") for entry in entries
-    )
+    names = b"\n".join(entry.path.encode("utf-8", "replace") for entry in entries)
+    return names + (scene.contents.get(entries[0].path, b"") if len(entries) == 1 else b"")
 
 
 def _severity(scene: Scene, entries: list[Entry]) -> Severity:
+    """`critical` where a needle is found; of huge folders only the first part is searched."""
+    left = _MOST_BYTES
     for entry in entries:
-        data = scene.contents.get(entry.path, b"")
+        left -= entry.facts.st_size
+        data = scene.contents.get(entry.path, b"") if left > 0 else b""
         if any(scene.needles.tells(match) for _, _, match in scene.search(data, binary=True)):
             return "critical"
     return "leak"

@@ -30,9 +30,9 @@ def probe(scene: Scene) -> Iterator[Found]:
     for entry in scene.strangers:
         if not entry.is_file:
             continue
-        data = scene.contents[entry.path]
-        if data.startswith(_MAGIC) or _MAIL.match(data):
-            yield Found(route="A11", path=entry.path, evidence=data)
+        head = entry.head()
+        if head.startswith(_MAGIC) or _MAIL.match(head):
+            yield Found(route="A11", path=entry.path, evidence=scene.contents[entry.path])
     yield from _future_ids(scene)
 
 

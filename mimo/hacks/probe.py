@@ -21,8 +21,8 @@ from sandbox.errors import SandboxError
 _SCRIPT = Path(__file__).with_name("inside.py")
 _TIMEOUT_S = 20.0
 _OUTPUT_BYTES = 4_000_000
-_GENERIC = frozenset({"C03", "C04", "C06", "B08"})
 _FACTS = frozenset({"C08", "C09", "C10", "C14"})
+"""Facts about a file say nothing of what is in it."""
 
 
 def look_inside(box: Sandbox) -> dict[str, Json]:
@@ -48,28 +48,24 @@ def look_inside(box: Sandbox) -> dict[str, Json]:
 def find_leaks(scene: Scene) -> list[Found]:
     """What every probe finds, without doubles, in the order of the catalogue."""
     found: dict[tuple[str, str], Found] = {}
+    scene.named.clear()
     for route in ROUTES:
-        for item in route.probe(scene) if route.probe else ():
+        here = [item for item in (route.probe(scene) if route.probe else ()) if not _covered(scene, item)]
+        scene.named |= {item.path.split("!")[0] for item in here if item.route not in _FACTS}
+        for item in here:
             found.setdefault((item.route, item.path), item)
-    return _without_doubles(list(found.values()))
+    return list(found.values())
+
+
+def _covered(scene: Scene, found: Found) -> bool:
+    """Whether a folder that it lies in was reported by an earlier route."""
+    folder = found.path.split("!")[0].rpartition("/")[0]
+    return bool(folder) and not found.path.startswith("/") and scene.is_named(folder)
 
 
 def leaks_only(findings: Iterable[Found]) -> list[Found]:
     """Those that count: more than information."""
     return [found for found in findings if found.severity != "info"]
-
-
-def _without_doubles(found: list[Found]) -> list[Found]:
-    """A needle in a file that a more exact route names already adds nothing."""
-    named = {item.path.split("!")[0] for item in found if item.route not in _GENERIC | _FACTS}
-    return [
-        item for item in found if item.route not in _GENERIC or not _covered(item.path.split("!")[0], named)
-    ]
-
-
-def _covered(path: str, named: set[str]) -> bool:
-    parts = path.split("/")
-    return any("/".join(parts[:depth]) in named for depth in range(1, len(parts) + 1))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

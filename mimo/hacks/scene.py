@@ -30,6 +30,9 @@ _SOURCES = words(
 )
 
 
+_NONE = Needles()
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One path of the tree (folders too); `git` says that it lies in the top `.git`."""
@@ -58,6 +61,11 @@ class Entry:
         """A folder."""
         return stat.S_ISDIR(self.facts.st_mode)
 
+    def head(self) -> bytes:
+        """The first bytes, enough to tell what kind of file it is."""
+        with open(self.full, "rb") as file:
+            return file.read(128)
+
     def read(self) -> bytes:
         """The first `MAX_FILE_BYTES` bytes."""
         with open(self.full, "rb") as file:
@@ -85,6 +93,8 @@ class Scene:
     box: Mapping[str, Json] | None = None
     image: Path | None = None
     expected: Expected = field(default_factory=Expected)
+    named: set[str] = field(default_factory=set)
+    """Paths that probes so far reported by what they are; a search for needles there adds nothing."""
     strict: bool = True
     """Snapshots: times, owners and modes must be uniform. False for a checkout somebody works in."""
 
@@ -132,12 +142,19 @@ class Scene:
         """Files and links that are not in the base as they are here (all of them without a base)."""
         return [entry for entry in self.entries if not entry.is_folder and not self.is_base(entry)]
 
+    def is_named(self, path: str) -> bool:
+        """Whether the path, or a folder it lies in, was reported already."""
+        parts = path.split("/")
+        return any("/".join(parts[:depth]) in self.named for depth in range(1, len(parts) + 1))
+
     def strangers_under(self, folder: str) -> list[Entry]:
         """The strangers below a folder."""
         return [entry for entry in self.strangers if entry.path.startswith(f"{folder}/")]
 
     def search(self, data: bytes, *, binary: bool = False) -> Iterator[tuple[str, bytes, Match]]:
         """Every layer of `data` that holds a needle: its suffix, its bytes, the match."""
+        if self.needles == _NONE:
+            return
         for suffix, piece in layers(data):
             match = self.needles.match(piece)
             if binary and not match.any:

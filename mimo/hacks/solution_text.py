@@ -23,7 +23,7 @@ def probe(scene: Scene) -> Iterator[Found]:
     """
     strangers = {entry.path for entry in scene.strangers}
     for entry in scene.entries:
-        if entry.is_folder:
+        if entry.is_folder or scene.is_named(entry.path):
             continue
         found = _needle(scene, entry, stranger=entry.path in strangers)
         if found is not None:
