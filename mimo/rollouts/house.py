@@ -52,8 +52,8 @@ class House:
     verifiers: asyncio.Semaphore
     """Verifications at once: they are pure computing, so about the number of cores."""
     policy: str
-    verdicts: dict[tuple[str, str], Verdict] = field(default_factory=dict)
-    """Verdicts by (task, digest of the changes): equal changes get the verdict of their first run."""
+    verdicts: dict[tuple[str, str], asyncio.Future[Verdict]] = field(default_factory=dict)
+    """Verdicts by (task, digest of the changes), under way or done: equal changes are verified once."""
     verdicts_reused: int = 0
 
     async def in_thread(self, call: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -81,19 +81,25 @@ class House:
         """The verdict on `changes`, from a pristine box (or from equal changes verified before)."""
         key = (task.task_id, changes_digest(changes))
         known = self.verdicts.get(key)
-        if known is not None:
+        if known is None:
+            known = self.verdicts[key] = asyncio.ensure_future(self._judged(task, changes))
+        else:
             self.verdicts_reused += 1
-            return known
+        try:
+            return await asyncio.shield(known)
+        except Exception:
+            self.verdicts.pop(key, None)
+            raise
+
+    async def _judged(self, task: Task, changes: Changes) -> Verdict:
         async with self.verifiers:
-            verdict = await self.in_thread(
+            return await self.in_thread(
                 self.domain(task.domain).verify,
                 task,
                 changes,
                 self.store,
                 lambda snapshot, mounts: self.open_box(task, snapshot, mounts),
             )
-        self.verdicts[key] = verdict
-        return verdict
 
 
 def _close_late(opening: asyncio.Future[Sandbox]) -> None:
