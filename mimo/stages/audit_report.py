@@ -16,6 +16,7 @@ from mimo.types import Json, Rollout
 
 _TIME_PARTS = (
     ("rollouts", "time/rollout_s"),
+    ("grading", "time/grade_s"),
     ("training", "time/train_s"),
     ("export", "time/export_s"),
     ("weight update", "time/update_s"),

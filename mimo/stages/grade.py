@@ -56,6 +56,8 @@ class Grading:
         self._audit = audit
         self._judge = judge
         self._tally = GradeTally()
+        self.seconds = 0.0
+        """Wall seconds of grading since the last `metrics()`."""
 
     def __call__(self, groups: Sequence[SampledGroup]) -> list[SampledGroup]:
         """The groups with `hack`, `grades` and the grading seconds in every rollout."""
@@ -63,7 +65,9 @@ class Grading:
         for group in groups:
             started = time.monotonic()
             rows = self._graded(self._audited(group))
-            graded.append(_with_seconds(rows, time.monotonic() - started))
+            seconds = time.monotonic() - started
+            self.seconds += seconds
+            graded.append(_with_seconds(rows, seconds))
         return graded
 
     def metrics(self) -> dict[str, float]:
@@ -71,7 +75,8 @@ class Grading:
         tally, self._tally = self._tally, GradeTally()
         if self._judge is not None:
             tally.judge(self._judge)
-        return tally.metrics()
+        seconds, self.seconds = self.seconds, 0.0
+        return tally.metrics() | {"time/grade_s": seconds}
 
     def _audited(self, group: SampledGroup) -> SampledGroup:
         findings = self._audit(group)

@@ -14,11 +14,14 @@ from mimo.rollouts.store import RolloutStore
 from mimo.stages.base import StageContext, StageResult
 from mimo.stages.collect import Collected, collect
 from mimo.stages.feed import TaskFeed
+from mimo.stages.grade import Grading, open_judge, read_rubrics
+from mimo.stages.grade_metrics import redistribution_metrics
+from mimo.stages.hack_audit import HackAudit
 from mimo.stages.rl_records import record_step
 from mimo.stages.school import School, open_school
 from mimo.stages.sft import warmed_up
 from mimo.stages.start import starting_policy
-from mimo.stages.tasks import tasks_of
+from mimo.stages.tasks import task_store, tasks_of
 
 STAGE = "rl-mixed"
 
@@ -35,16 +38,19 @@ async def _train(ctx: StageContext) -> StageResult:
         ctx, STAGE, start, spec.optimizer, grad_clip=spec.grad_clip, keep=spec.keep_checkpoints
     ) as school:
         feed = TaskFeed(tasks_of(ctx, "train"), seed=ctx.recipe.seed, cursor=school.state_int("cursor"))
-        rules = signal_rules(ctx.recipe)
+        rules, grading = signal_rules(ctx.recipe), open_grading(ctx)
         for step in range(school.step, spec.steps):
             ctx.progress(step, spec.steps, "step", "sampling")
             started = time.monotonic()
-            collected = await collect(ctx, step, feed, school.sampler, school.house, rules=rules, grade=list)
-            sampled_s = time.monotonic() - started
+            collected = await collect(
+                ctx, step, feed, school.sampler, school.house, rules=rules, grade=grading
+            )
+            sampled_s = time.monotonic() - started - grading.seconds
             signal = learning_signal(collected.accepted, rules) if collected.accepted else None
             metrics = await _learn(ctx, school, step, signal)
             record_step(ctx, RolloutStore(ctx.out), step + 1, collected, signal)
-            ctx.log(step + 1, metrics | _step_metrics(collected, signal, sampled_s, started))
+            metrics |= _step_metrics(collected, signal, sampled_s, started) | grading.metrics()
+            ctx.log(step + 1, metrics)
             school.checkpoint(step + 1, {"cursor": feed.cursor})
             ctx.check_stop()
         school.finish()
@@ -99,7 +105,20 @@ def _step_metrics(
         "time/rollout_verify_s": sum(item.verify for item in seconds),
         "time/step_s": time.monotonic() - started,
     }
-    return metrics | ({} if signal is None else signal.metrics)
+    return metrics | ({} if signal is None else signal.metrics | redistribution_metrics(signal))
+
+
+def open_grading(ctx: StageContext) -> Grading:
+    """The audit and the graders of this stage, with the rubrics of synthesize-rubrics where it ran."""
+    store = task_store(ctx)
+    routed = ctx.inputs.get("synthesize-rubrics")
+    return Grading(
+        ctx,
+        store,
+        {} if routed is None else read_rubrics(routed),
+        audit=HackAudit(store),
+        judge=open_judge(ctx.recipe),
+    )
 
 
 def signal_rules(recipe: Recipe) -> SignalRules:

@@ -16,7 +16,8 @@ from mimo.rollouts.store import RolloutStore
 from mimo.stages.base import Progress, StageContext
 from mimo.stages.grade import read_rubrics
 from mimo.stages.routing import route, stored_attempts
-from mimo.stages.synthesize_rubrics import CHUNK, SynthesizeRubrics
+from mimo.stages.rubrics_loop import CHUNK
+from mimo.stages.synthesize_rubrics import SynthesizeRubrics
 from mimo.stages.task_audit import TaskFlag
 from mimo.stages.tasks import tasks_of
 from mimo.types import Rubric, Task
