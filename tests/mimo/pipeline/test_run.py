@@ -118,12 +118,14 @@ def test_a_result_that_another_run_makes_is_busy(bench: Bench) -> None:
 
 
 def test_what_a_stage_leaves_is_killed_and_said(bench: Bench, knobs: Knobs) -> None:
+    before = {item.pid for item in psutil.Process().children(recursive=True)}  # other tests' launchers
     knobs(at="orphan")
     report = bench.run()
     assert report.error is None
     (left,) = bench.watcher.named("leftovers-killed")
     assert len(left.about["processes"]) == 1  # type: ignore[arg-type]
-    assert not [item for item in psutil.Process().children(recursive=True) if item.status() != "zombie"]
+    after = [item for item in psutil.Process().children(recursive=True) if item.pid not in before]
+    assert not [item for item in after if item.status() != "zombie"]
 
 
 def test_boxes_of_a_killed_stage_are_removed(
