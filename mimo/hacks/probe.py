@@ -33,7 +33,7 @@ def look_inside(box: Sandbox) -> dict[str, Json]:
             environment must not count as clean.
     """
     script = _SCRIPT.read_text()
-    command = f"python3 -I - <<'END-OF-PROBE'\n{script}\nEND-OF-PROBE\n"
+    command = f"python3 -I -S - <<'END-OF-PROBE'\n{script}\nEND-OF-PROBE\n"
     result = box.exec(command, timeout_s=_TIMEOUT_S, max_output_bytes=_OUTPUT_BYTES)
     try:
         return cast("dict[str, Json]", json.loads(result.output.strip().splitlines()[-1]))
