@@ -17,16 +17,16 @@ from typing import ClassVar, Literal, cast
 
 from mimo.domains import load_domain
 from mimo.domains.base import Domain, Rejected, TaskStore
-from mimo.errors import MimoError, StageFailed
+from mimo.errors import MachineLacks, MimoError, StageFailed
 from mimo.recipe.models import Recipe
 from mimo.records import from_json, to_json, to_line
 from mimo.rollouts.house import OpenBox
-from mimo.run_dir.files import write_atomic
+from mimo.run_dir.files import read_json, write_atomic
 from mimo.stages.base import StageContext, StageResult
 from mimo.stages.tasks import box_opener
 from mimo.types import Json, Limits, Task, Verdict
 from sandbox.base import Changes
-from sandbox.errors import SandboxError
+from sandbox.errors import SandboxError, SandboxUnavailable
 
 NOTHING = Changes(files=(), capped=False)
 
@@ -63,17 +63,20 @@ class PrepareEnv:
         return {}
 
     def run(self, ctx: StageContext) -> StageResult:
-        """Make every task not made yet, then write the set."""
+        """Make every task not made yet, and again those that an earlier attempt rejected; write the set."""
         jobs = _jobs(ctx)
         ctx.plan(len(jobs))
-        todo = [job for job in jobs if not _part(ctx.out, job).exists()]
+        todo = [job for job in jobs if not _is_made(ctx.out, job)]
+        told = {job.task_id for job in todo if _part(ctx.out, job).exists()}
         workshop = _Workshop(ctx)
         done = len(jobs) - len(todo)
         with _pool(ctx.recipe.runtime.prepare_concurrency) as pool:
             futures = [pool.submit(workshop.make, job) for job in todo]
             for future in as_completed(futures):
                 done += 1
-                _note(ctx, future.result(), done, len(jobs))
+                _note(ctx, future.result(), told, done=done, total=len(jobs))
+        if not todo:
+            _commit(ctx, done)  # a kill came between the last task and its commit
         return _publish(ctx, jobs)
 
 
@@ -94,9 +97,9 @@ class _Workshop:
         domain = load_domain(str(job.source["domain"]))
         try:
             row = self._gated(domain, job)
+        except (MachineLacks, SandboxUnavailable):
+            raise  # no fault of the task
         except (MimoError, SandboxError) as error:
-            if isinstance(error, MimoError) and error.exit_code == 69:
-                raise
             row = _rejection(job, f"{type(error).__name__}: {error}")
         row["seconds"] = round(time.monotonic() - started, 3)
         path = _part(self.out, job)
@@ -164,12 +167,25 @@ def _part(out: Path, job: _Job) -> Path:
     return out / "gates" / f"{job.number:05d}-{job.task_id}.json"
 
 
-def _note(ctx: StageContext, row: dict[str, Json], done: int, total: int) -> None:
-    if row["reject"] is not None:
-        ctx.count("task rejected", why=str(cast("dict[str, Json]", row["reject"])["reason"])[:200])
-    ctx.commit(done, {})
+def _is_made(out: Path, job: _Job) -> bool:
+    """Made and kept. A rejection is no end: what was in its way may have been put right since."""
+    row = read_json(_part(out, job))
+    return row is not None and row.get("task") is not None
+
+
+def _note(ctx: StageContext, row: dict[str, Json], told: set[str], *, done: int, total: int) -> None:
+    reject = cast("dict[str, Json] | None", row["reject"])
+    if reject is not None and reject["task_id"] not in told:
+        ctx.count("task rejected", why=str(reject["reason"])[:200])
+    _commit(ctx, done)
     ctx.progress(done, total, "task")
     ctx.check_stop()
+
+
+def _commit(ctx: StageContext, done: int) -> None:
+    """Commit, unless an earlier attempt got further (some of its rejected tasks are being made again)."""
+    if ctx.resume is None or done > ctx.resume.step:
+        ctx.commit(done, {})
 
 
 def _publish(ctx: StageContext, jobs: list[_Job]) -> StageResult:
