@@ -8,10 +8,11 @@ import os
 import socket
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from mimo.errors import Busy
+from mimo.errors import Busy, MachineLacks
 from mimo.run_dir.files import disk_full_is_clear, read_json
 from mimo.types import Json
 
@@ -23,6 +24,7 @@ class KernelLock:
     """`with KernelLock(path, what):` holds the lock; Busy when another process does.
 
     The file stays (removing it would race); its handle is not inherited, so no child keeps the lock alive.
+    On a full disk the lock works, only its body stays empty: `mimo gc` must be able to free space.
     """
 
     def __init__(self, path: Path, what: str, *, hint: str | None = None) -> None:
@@ -32,14 +34,13 @@ class KernelLock:
         self._handle: int | None = None
 
     def __enter__(self) -> KernelLock:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        handle = _open(self.path)
         if not _try_lock(handle, fcntl.LOCK_EX):
             os.close(handle)
             raise _busy(self.what, self.path, self.hint)
         self._handle = handle
-        with disk_full_is_clear(self.path):
-            os.ftruncate(handle, 0)
+        os.ftruncate(handle, 0)
+        with suppress(MachineLacks), disk_full_is_clear(self.path):
             os.pwrite(handle, json.dumps(_body()).encode(), 0)
         return self
 
@@ -64,6 +65,18 @@ def holder(path: Path) -> dict[str, Json] | None:
         return read_json(path) or {"pid": None, "host": None, "started": None, "command": None}
     finally:
         os.close(handle)
+
+
+def _open(path: Path) -> int:
+    """The lock file's handle; MachineLacks when it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise MachineLacks(
+            f"cannot write the lock file {path}: {error.strerror}",
+            hint="set MIMO_HOME to a folder on a local disk that you can write",
+        ) from error
 
 
 def _try_lock(handle: int, kind: int, *, tries: int = _TRIES) -> bool:

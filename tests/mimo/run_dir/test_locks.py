@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mimo.errors import Busy
+from mimo.errors import Busy, MachineLacks
 from mimo.run_dir.locks import KernelLock, holder
 
 HOLD = """
@@ -85,3 +86,27 @@ def test_looking_does_not_disturb_locking(tmp_path: Path) -> None:
 
 def test_no_file_is_no_holder(tmp_path: Path) -> None:
     assert holder(tmp_path / "absent.lock") is None
+
+
+def test_a_full_disk_does_not_keep_gc_from_its_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int, data: bytes, offset: int) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "a.lock"
+    monkeypatch.setattr(os, "pwrite", full)
+    with KernelLock(path, "it"):
+        held = holder(path)
+        assert held is not None
+        assert held["pid"] is None
+        with pytest.raises(Busy, match="it is in use by process unknown"), KernelLock(path, "it"):
+            pass
+
+
+def test_a_lock_that_cannot_be_written_is_the_machines_fault(tmp_path: Path) -> None:
+    (tmp_path / "locks").write_text("a file")
+    with (
+        pytest.raises(MachineLacks, match="cannot write the lock file") as caught,
+        KernelLock(tmp_path / "locks" / "a.lock", "it"),
+    ):
+        pass
+    assert "MIMO_HOME" in (caught.value.hint or "")
