@@ -12,11 +12,13 @@ import hashlib
 import importlib.util
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 
+from mimo.errors import MachineLacks
 from mimo.run_dir.files import canonical, read_json, write_json
 from mimo.types import Json
 
@@ -80,9 +82,10 @@ class CodeReader:
         return CodeFacts(modules=dict(sorted(modules.items())), tools=_versions(tools))
 
     def save(self) -> None:
-        """Keep what was parsed for the next time."""
+        """Keep what was parsed for the next time; a cache that cannot be written is done without."""
         if self._cache_file is not None and self._changed and self._cache_file.parent.is_dir():
-            write_json(self._cache_file, self._known)
+            with suppress(OSError, MachineLacks):
+                write_json(self._cache_file, self._known)
 
     def _path(self, module: str) -> Path | None:
         base = self._root.joinpath(*module.split("."))

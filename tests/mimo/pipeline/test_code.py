@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -99,3 +100,12 @@ def test_real_stages_reach_what_they_run_and_planning_is_quick() -> None:
     assert "mimo.stages.rl_mixed" not in facts["prepare-env"].modules
     assert "mimo.pipeline.run" not in facts["rl-mixed"].modules
     assert "torch" in facts["rl-mixed"].tools
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(root: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "code.json"
+    (tmp_path / f".code.json.{os.getpid()}.tmp").mkdir()  # where the new content would be written first
+    reader = CodeReader(cache, root=root)
+    reader.facts("mimo.stage")
+    reader.save()
+    assert not cache.exists()
