@@ -108,6 +108,10 @@ def main() -> None:
         code = _report(error.message, error.hint, error.exit_code, verbose)
     except SandboxError as error:
         code = _report(str(error), error.hint, 69, verbose)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        code = _report(f"{error.filename}: {error.strerror}", "-v shows where in the program", 1, verbose)
     sys.exit(code if isinstance(code, int) else 0)
 
 

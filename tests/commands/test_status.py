@@ -42,6 +42,15 @@ def test_status_before_any_run(bench: Bench) -> None:
     assert not bench.home.root.exists()
 
 
+def test_a_state_folder_that_is_a_file_is_one_line(bench: Bench) -> None:
+    bench.home.root.write_text("a file")
+    done = bench.call("status", str(bench.recipe), "--profile", "smoke")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0].startswith(f"error: {bench.home.root}")
+    assert "Traceback" not in done.stderr
+    assert "Traceback" in bench.call("status", str(bench.recipe), "--profile", "smoke", "-v").stderr
+
+
 def test_explain(done: Bench) -> None:
     text = call(done, "explain", "rl-mixed", str(done.recipe), "--set", "rl_mixed.group_size=4")
     assert "param group_size: 8 -> 4" in text
