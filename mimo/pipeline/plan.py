@@ -30,13 +30,18 @@ class Selection:
         return tuple(name for name in (self.start, self.until, *self.only, *self.force) if name)
 
     def check(self, known: Sequence[str]) -> None:
-        """RecipeError for an unknown name, or `--only` beside `--from` or `--until`."""
+        """RecipeError for an unknown name, `--only` beside `--from` or `--until`, or nothing selected."""
         order = Order(dict.fromkeys(known, ""))
         for name in self.names():
             if name not in known:
                 order.load(name)
         if self.only and (self.start or self.until):
             raise RecipeError("--only does not go with --from or --until", hint="name the stages with --only")
+        if self.start and self.until and known.index(self.until) < known.index(self.start):
+            raise RecipeError(
+                f"--until {self.until} comes before --from {self.start}: no stage is left",
+                hint=f"the order is {', '.join(known)}",
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -114,6 +114,7 @@ def test_json_is_a_line_an_event_and_a_report(bench: Bench) -> None:
         (("--from", "rl-mixd"), 2, "did you mean 'rl-mixed'"),
         (("--only", "audit"), 2, "audit cannot run: prepare-env is not done"),
         (("--only", "audit", "--until", "audit"), 2, "--only does not go with"),
+        (("--from", "audit", "--until", "prepare-env"), 2, "--until prepare-env comes before --from audit"),
         (("--set", "rl_mixed.stepz=3"), 2, "did you mean"),
         (("--set", "runtime.sampler.device=cuda"), 69, "this machine cannot run"),
         (("--progress", "loud"), 2, "Invalid value for '--progress'"),
