@@ -59,9 +59,7 @@ def test_a_machine_without_bubblewrap_rejects_no_task(
 
 def test_a_rejected_task_is_made_again_once_it_is_right(running: Running, tasks: Path) -> None:
     for _ in range(2):
-        with pytest.raises(
-            StageFailed, match=r"1 of 1 tasks rejected.*no hidden test fails before"
-        ):
+        with pytest.raises(StageFailed, match=r"1 of 1 tasks rejected.*no hidden test fails before"):
             running.run()
     assert running.counted("task rejected") == 1
     (tasks / "solution/files/calc.py").write_text(SOLUTION["calc.py"])
