@@ -12,6 +12,7 @@ from pathlib import Path
 from mimo.pipeline.code import CodeReader
 from mimo.pipeline.order import Order
 from mimo.pipeline.plan import Plan, Selection, make_plan
+from mimo.pipeline.program import called_as
 from mimo.recipe.layers import find_recipe
 from mimo.recipe.loader import ResolvedRecipe
 from mimo.recipe.machine import load_for_machine
@@ -32,7 +33,7 @@ class Request:
 
     def command(self, profile: str | None = None) -> str:
         """The command that goes on with this request; a forced stage is not forced again."""
-        words = ["mimo", "run", str(self.recipe)]
+        words = [*called_as(), "run", str(self.recipe)]
         if self.profile or profile:
             words += ["--profile", str(self.profile or profile)]
         for override in self.overrides:
