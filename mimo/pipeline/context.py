@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mimo.errors import EngineFailed, StoppedSafely
+from mimo.errors import EngineFailed, MachineLacks, StoppedSafely
 from mimo.pipeline.channel import Channel
 from mimo.pipeline.inbox import Inbox
 from mimo.pipeline.processes import kill_descendants
@@ -132,11 +132,12 @@ class RunningStage:
             raise StoppedSafely(f"stopped after step {self.step} was saved")
 
     def sampler(self, model_dir: Path) -> SamplerHandle:
-        """See the contract. EngineFailed when the server cannot be started."""
+        """See the contract. EngineFailed or MachineLacks when the server cannot be started."""
         answer = self._inbox.ask(self._channel, {"kind": "sampler", "model_dir": str(model_dir)})
         if "error" in answer:
             hint = answer.get("hint")
-            raise EngineFailed(str(answer["error"]), hint=str(hint) if hint else None)
+            kind = MachineLacks if answer.get("type") == "MachineLacks" else EngineFailed
+            raise kind(str(answer["error"]), hint=str(hint) if hint else None)
         return SamplerHandle(
             url=str(answer["url"]),
             model_dir=Path(str(answer["model_dir"])),

@@ -65,13 +65,13 @@ class Engines:
         self.starts = 0
 
     def ask(self, model_dir: Path, progress: Progress | None = None) -> dict[str, Json]:
-        """The answer to a stage's request: url, model_dir, version; or error and hint."""
+        """The answer to a stage's request: url, model_dir, version; or error, hint and type of the error."""
         try:
             with self._lock:
                 held = self._up(model_dir, progress)
                 return {"url": held.server.url, "model_dir": str(held.model_dir), "version": held.version}
         except MimoError as error:
-            return {"error": error.message, "hint": error.hint}
+            return {"error": error.message, "hint": error.hint, "type": type(error).__name__}
 
     def holds(self, model_dir: Path, version: int) -> None:
         """A stage says which weights the server now has."""

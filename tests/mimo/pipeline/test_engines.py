@@ -129,6 +129,7 @@ def test_a_server_that_cannot_start_is_an_answer_with_a_hint(recipe: Recipe, tmp
     assert Engines(recipe, tmp_path, refuse).ask(Path("/m")) == {
         "error": "port 8000 is taken",
         "hint": "name another",
+        "type": "MachineLacks",
     }
 
 
@@ -140,6 +141,7 @@ def test_a_stage_that_gets_no_server_fails_clearly(bench: Bench, knobs: Callable
     report = bench.run(tools=Tools(start_server=refuse))
     assert report.error is not None
     assert (report.error.message, report.error.hint) == ("rl-mixed: port 8000 is taken", "name another")
+    assert report.error.exit_code == 69
 
 
 def test_closing_ends_a_start_in_flight(recipe: Recipe, tmp_path: Path) -> None:
