@@ -10,6 +10,7 @@ import click
 
 from commands.options import json_option, verbose_option
 from commands.render import gc_table, output, size
+from mimo.errors import RecipeError
 from mimo.pipeline.gc import removable, remove
 from mimo.recipe.layers import find_recipe
 from mimo.run_dir.home import find_home
@@ -19,7 +20,9 @@ from mimo.run_dir.home import find_home
 @click.argument("recipe", type=click.Path(path_type=Path), required=False)
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @click.option("--keep-runs", type=click.IntRange(1), default=3, show_default=True, help="Of each recipe.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--yes", is_flag=True, help="Do not ask; without it nothing is removed where nobody can be asked."
+)
 @json_option
 @verbose_option
 def gc(recipe: Path | None, *, dry_run: bool, keep_runs: int, yes: bool, as_json: bool) -> None:
@@ -38,7 +41,9 @@ def gc(recipe: Path | None, *, dry_run: bool, keep_runs: int, yes: bool, as_json
         output().print(gc_table(items))
     if dry_run or not items:
         return
-    if not yes and not as_json and sys.stdin.isatty():
+    if not yes:
+        if as_json or not sys.stdin.isatty():
+            raise RecipeError("nothing was removed: nobody can be asked here", hint="add --yes, or --dry-run")
         click.confirm("remove them?", abort=True)
     freed = sum(item.size for item in items if remove(home, item))
     click.echo(f"freed {size(freed)}", err=True)

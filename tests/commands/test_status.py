@@ -109,7 +109,11 @@ def test_gc_keeps_what_kept_runs_use(done: Bench) -> None:
     aside = [item for item in items if item["why"] == "set aside"]
     assert len(aside) == 2
     assert all(item["bytes"] > 0 for item in items)
-    text = done.call("gc", "--keep-runs", "1")
+    unasked = done.call("gc", "--keep-runs", "1")
+    assert unasked.returncode == 2
+    assert "add --yes" in unasked.stderr
+    assert len(every(done.home, "audit")) == len(old) + 1
+    text = done.call("gc", "--keep-runs", "1", "--yes")
     assert text.returncode == 0
     assert f"{len(old) + 2} items" in text.stdout
     assert "freed" in text.stderr
@@ -122,7 +126,7 @@ def test_gc_takes_old_unfinished_work(bench: Bench, knobs) -> None:  # type: ign
     bench.run()
     assert json.loads(call(bench, "gc", "--dry-run", "--json"))["items"] == []
     age(bench.home.root)
-    (item,) = json.loads(call(bench, "gc", "--json"))["items"]
+    (item,) = json.loads(call(bench, "gc", "--json", "--yes"))["items"]
     assert item["why"] == "unfinished, untouched for a week"
     assert not Path(item["path"]).exists()
 
