@@ -9,7 +9,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from mimo.errors import MachineLacks, MimoError, StageFailed
+from mimo.errors import MachineLacks, MimoError, StageFailed, StoppedSafely
 from mimo.pipeline.channel import Channel
 from mimo.pipeline.context import RunningStage, StageSpec
 from mimo.pipeline.inbox import Inbox
@@ -55,7 +55,8 @@ def _tell_result(channel: Channel, ctx: RunningStage, result: StageResult) -> No
 
 
 def _tell_failure(channel: Channel, error: Exception, spec: StageSpec) -> int:
-    traceback.print_exc()
+    if not isinstance(error, StoppedSafely):
+        traceback.print_exc()
     known = as_mimo_error(error, Path(spec.work))
     channel.send(
         {

@@ -72,6 +72,8 @@ def test_the_first_signal_stops_at_a_safe_point(
     assert "press Ctrl-C again to kill" in err
     resume = f"mimo run {bench.recipe} --profile smoke --set rl_mixed.steps={STEPS}"
     assert f"go on: {resume}" in out
+    (log,) = bench.home.outputs("rl-mixed").glob("*.work/stage.log")
+    assert "Traceback" not in log.read_text()
     assert_gone(children)
     assert [run.state().status for run in bench.project().runs()] == [status]  # type: ignore[union-attr]
 
