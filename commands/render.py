@@ -71,7 +71,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     """A plain table, a row a line."""
     made = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
     for column in columns:
-        made.add_column(column, overflow="fold")
+        made.add_column(column, overflow="fold", no_wrap=column == "stage")
     for row in rows:
         made.add_row(*(cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row))
     return made
