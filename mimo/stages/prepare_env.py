@@ -23,6 +23,7 @@ from mimo.records import from_json, to_json, to_line
 from mimo.rollouts.house import OpenBox
 from mimo.run_dir.files import read_json, write_atomic
 from mimo.stages.base import StageContext, StageResult
+from mimo.stages.task_folders import folder_digest
 from mimo.stages.tasks import box_opener
 from mimo.types import Json, Limits, Task, Verdict
 from sandbox.base import Changes
@@ -51,9 +52,11 @@ class PrepareEnv:
     built: ClassVar[bool] = True
 
     def params(self, recipe: Recipe) -> dict[str, Json]:
-        """Sources, limits, gates and the back end they run in."""
+        """Sources (of the user's task folders also what they hold), limits, gates and their back end."""
+        folders = [Path(entry.path) for entry in recipe.tasks.sources if entry.kind == "folder"]
         return {
             "tasks": recipe.tasks.model_dump(mode="json"),
+            **({"folders": {str(path): folder_digest(path) for path in folders}} if folders else {}),
             "prepare_env": recipe.prepare_env.model_dump(mode="json"),
             "sandbox": recipe.sandbox.model_dump(mode="json"),
         }

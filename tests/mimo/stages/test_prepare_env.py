@@ -75,3 +75,19 @@ def test_a_kill_before_the_last_commit_costs_nothing(running: Running, tasks: Pa
     committed = Work(running.folder).committed()
     assert committed is not None
     assert committed.step == 1
+
+
+def test_a_changed_task_folder_is_another_input(running: Running, tasks: Path) -> None:
+    def params() -> object:
+        return PrepareEnv().params(running.recipe)
+
+    before = params()
+    (tasks / "tests" / "__pycache__").mkdir()
+    (tasks / "tests" / "__pycache__" / "test_calc.pyc").write_bytes(b"cache")
+    assert params() == before
+    (tasks / "solution/files/calc.py").write_text(SOLUTION["calc.py"])
+    fixed = params()
+    assert fixed != before
+    (tasks / "tests" / "test_calc.py").chmod(0o755)
+    assert params() != fixed
+    assert running.recipe.tasks.sources[0].kind == "folder"
