@@ -4,6 +4,7 @@ touched."""
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from sandbox.cgroups import remove_groups
@@ -24,11 +25,12 @@ def reap(label_prefix: str = "", state: Path | None = None) -> list[str]:
     removed = []
     for folder in sorted((state_dir(state) / "boxes").iterdir()):
         owner = read_owner(folder)
-        if owner is None:
-            _remove_if_old(folder)
-        elif owner.label.startswith(label_prefix) and owner.is_gone():
-            _remove(folder, owner)
-            removed.append(owner.label)
+        with suppress(FileNotFoundError):  # its owner, or another run's reaper, was quicker
+            if owner is None:
+                _remove_if_old(folder)
+            elif owner.label.startswith(label_prefix) and owner.is_gone():
+                _remove(folder, owner)
+                removed.append(owner.label)
     return removed
 
 

@@ -6,6 +6,7 @@ import select
 import struct
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,6 +95,17 @@ def test_reaping_spares_the_living_and_takes_the_dead(tmp_path: Path) -> None:
     assert reap("", state) == ["run-2"]
     assert left_over("", state) == sorted([alive, elsewhere])
     assert record_owner(alive, mine, init=7) == read_owner(alive)
+
+
+def test_two_reapers_at_once(tmp_path: Path) -> None:
+    state = state_dir(tmp_path / "state")
+    dead = replace(Owner.of_this_process("run"), start=1)
+    for _ in range(60):
+        (new_box_folder(state, dead) / "upper").mkdir()
+    with ThreadPoolExecutor(4) as pool:
+        done = [pool.submit(reap, "", state) for _ in range(4)]
+    assert sum(len(item.result()) for item in done) >= 60
+    assert left_over("", state) == []
 
 
 def test_measuring_and_removing_odd_trees(tmp_path: Path) -> None:
