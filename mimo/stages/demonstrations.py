@@ -51,7 +51,8 @@ async def demonstrations(ctx: StageContext, house: House) -> list[Demonstration]
     if not kept:
         raise StageFailed(
             "no demonstration passed its verifier",
-            hint=f"see {store.folder}: the expert does not fit the tasks",
+            hint=f"see {store.folder}; only generated tasks have a scripted expert: for tasks of your own "
+            "alone, `cold_start: null` leaves this stage out",
         )
     return kept
 

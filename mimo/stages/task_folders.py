@@ -11,7 +11,7 @@ _CACHES = {"__pycache__", ".pytest_cache"}
 
 
 def folder_digest(root: Path) -> str | None:
-    """sha256 over names, kinds, executable bits and contents below `root`; None when it is no folder.
+    """16 digits of sha256 over names, kinds, executable bits and contents below `root`; None: no folder.
 
     Caches of Python and pytest do not count: running a task's tests in place changes no task.
     """
@@ -21,7 +21,7 @@ def folder_digest(root: Path) -> str | None:
     for path in _files(root):
         digest.update(f"{path.relative_to(root).as_posix()}\0".encode(errors="surrogateescape"))
         digest.update(_content(path))
-    return digest.hexdigest()
+    return digest.hexdigest()[:16]
 
 
 def _files(root: Path) -> Iterator[Path]:
