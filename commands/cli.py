@@ -45,6 +45,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Remove what no kept run needs; sizes are shown first.",
     ),
     "runs": ("commands.runs:runs", "List runs, or show one."),
+    "compare": (
+        "commands.compare:compare",
+        "Show two runs side by side: parameters, pass rates, stages, time.",
+    ),
     "recipe": ("commands.recipe:recipe", "Check, show or describe a recipe; nothing runs."),
     "doctor": ("commands.doctor:doctor", "What this machine can run, with a remedy for what it cannot."),
     "track": ("commands.track:track", "Work with the MLflow copy of runs."),
