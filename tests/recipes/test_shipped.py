@@ -7,6 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from mimo.pipeline.order import Order
 from mimo.recipe.layers import find_recipe, shipped_recipes
 from mimo.recipe.loader import load_recipe, recipe_profiles
 from mimo.recipe.schema import json_schema
@@ -84,9 +85,23 @@ def test_the_methods_values_are_the_papers_in_every_profile(recipe: str, profile
     assert {key: value_at(data, key) for key in PAPER} == PAPER
 
 
-def test_pro_and_flash_share_their_environments() -> None:
-    """Equal keys of prepare-env mean that one build serves both."""
-    for profile in PROFILES:
-        pro, flash = (load_recipe(name, profile=profile).model for name in ("pro", "flash"))
-        assert pro.tasks == flash.tasks
-        assert pro.prepare_env == flash.prepare_env
+@pytest.mark.parametrize("profile", PROFILES)
+def test_pro_and_flash_share_their_environments(profile: str) -> None:
+    """What keys are made from: equal for the environments, so one build serves both; not for a policy's."""
+    pro, flash = (load_recipe(name, profile=profile).model for name in ("pro", "flash"))
+    for name, shared in (("prepare-env", True), ("probe-hacks", True), ("cold-start", False)):
+        stage = Order().load(name)
+        equal = stage.params(pro) == stage.params(flash) and stage.horizon(pro) == stage.horizon(flash)
+        assert equal == shared, name
+
+
+def test_flash_is_the_smaller_one() -> None:
+    """On one GPU and on the laptop two thirds of the layers, by keep_layers; a layer less at random."""
+    for profile in ("single", "laptop"):
+        pro, flash = (load_recipe(name, profile=profile).model.policy for name in ("pro", "flash"))
+        assert pro.source == flash.source
+        assert (pro.keep_layers, flash.keep_layers) == (None, 20)
+    pro, flash = (load_recipe(name, profile="smoke").model.policy for name in ("pro", "flash"))
+    assert pro.init is not None
+    assert flash.init is not None
+    assert flash.init.layers < pro.init.layers
