@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import sys
@@ -16,7 +15,7 @@ from mimo.pipeline.inbox import Inbox
 from mimo.pipeline.order import Order
 from mimo.pipeline.processes import become_subreaper
 from mimo.recipe.models import Recipe
-from mimo.run_dir.files import disk_full
+from mimo.run_dir.files import disk_full, is_disk_full
 from mimo.stages.base import StageResult
 from sandbox.errors import SandboxError, SandboxUnavailable
 
@@ -74,7 +73,7 @@ def as_mimo_error(error: Exception, work: Path) -> MimoError:
     """`error` as one of ours: a full disk, a sandbox that this machine cannot run, anything else a bug."""
     if isinstance(error, MimoError):
         return error
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if is_disk_full(error):
         return disk_full(work)
     if isinstance(error, SandboxUnavailable):
         return MachineLacks(str(error), hint=error.hint)

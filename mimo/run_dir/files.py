@@ -21,10 +21,17 @@ def disk_full_is_clear(path: Path) -> Iterator[None]:
     """Turn «no space left» below `path` into MachineLacks; other errors pass."""
     try:
         yield
-    except OSError as error:
-        if error.errno in _FULL:
+    except Exception as error:
+        if is_disk_full(error):
             raise disk_full(path) from error
         raise
+
+
+def is_disk_full(error: Exception) -> bool:
+    """Whether it says «no space left»; safetensors' error is no OSError and has the number in its text."""
+    if isinstance(error, OSError):
+        return error.errno in _FULL
+    return any(f"(os error {code})" in str(error) for code in _FULL)
 
 
 def disk_full(path: Path) -> MachineLacks:

@@ -20,6 +20,7 @@ from typing import cast
 
 from mimo.backends.base import LossSpec
 from mimo.errors import MimoError
+from mimo.run_dir.files import disk_full_is_clear
 from mimo.training.protocol import Line, decode_config, socket_path
 from mimo.types import Json
 
@@ -138,7 +139,9 @@ def _export(engine: object, command: Mapping[str, Json]) -> Reply:
     from mimo.training.export import export_model
 
     assert isinstance(engine, Engine)
-    return {"manifest": export_model(engine, Path(str(command["model_dir"])))}
+    folder = Path(str(command["model_dir"]))
+    with disk_full_is_clear(folder):
+        return {"manifest": export_model(engine, folder)}
 
 
 def _save(engine: object, command: Mapping[str, Json]) -> Reply:
@@ -146,7 +149,9 @@ def _save(engine: object, command: Mapping[str, Json]) -> Reply:
     from mimo.training.state import save_state
 
     assert isinstance(engine, Engine)
-    save_state(engine, Path(str(command["trainer_dir"])))
+    folder = Path(str(command["trainer_dir"]))
+    with disk_full_is_clear(folder):
+        save_state(engine, folder)
     return {"steps": engine.steps}
 
 

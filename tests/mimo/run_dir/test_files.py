@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from safetensors import SafetensorError
 
 from mimo.errors import MachineLacks
 from mimo.run_dir import files
@@ -65,3 +66,13 @@ def test_a_really_full_disk_loses_nothing(tmp_path: Path) -> None:
 def test_other_errors_pass(tmp_path: Path) -> None:
     with pytest.raises(PermissionError), files.disk_full_is_clear(tmp_path):
         raise PermissionError(errno.EACCES, "no")
+
+
+def test_a_full_disk_met_by_safetensors_is_the_same_error(tmp_path: Path) -> None:
+    """Its error's text as it is on a full disk (a test cannot fill one without mounting)."""
+    full = SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+    with pytest.raises(MachineLacks, match="no space left"), files.disk_full_is_clear(tmp_path):
+        raise full
+    other = SafetensorError("Error while serializing: I/O error: Permission denied (os error 13)")
+    with pytest.raises(SafetensorError), files.disk_full_is_clear(tmp_path):
+        raise other
