@@ -12,6 +12,7 @@ import httpx
 from pydantic import ValidationError
 
 from mimo.backends.base import Sampled, SamplingParams, WeightUpdate
+from mimo.backends.server_watch import HEALTH_EVERY_S, ServerWatch
 from mimo.backends.vllm_server import RunningServer, start_server
 from mimo.backends.vllm_wire import Choice, GenerateAnswer, at_temperature, sampling_body, scoring_body
 from mimo.backends.weight_layout import Tensor, check_layout, tensor_layout
@@ -61,6 +62,7 @@ class VllmSampler:
         self._layout: dict[str, Tensor] | None = None
         self._agreed = False
         self._client: tuple[asyncio.AbstractEventLoop, httpx.AsyncClient] | None = None
+        self._watch = ServerWatch(self.url)
 
     async def generate(
         self, prompt_ids: Sequence[int], params: SamplingParams, *, request_id: str
@@ -218,6 +220,18 @@ class VllmSampler:
             ) from error
 
     async def _send(
+        self, method: Literal["GET", "POST"], path: str, *, body: Mapping[str, Json] | None = None
+    ) -> Json:
+        """The JSON answer; a server that dies meanwhile ends the wait (its API may outlive its engine)."""
+        request = asyncio.ensure_future(self._exchange(method, path, body=body))
+        try:
+            while not (await asyncio.wait({request}, timeout=HEALTH_EVERY_S))[0]:
+                await self._watch.check()
+            return request.result()
+        finally:
+            request.cancel()
+
+    async def _exchange(
         self, method: Literal["GET", "POST"], path: str, *, body: Mapping[str, Json] | None = None
     ) -> Json:
         """The JSON answer. Sent again when the connection broke or the server is paused: no route minds."""
