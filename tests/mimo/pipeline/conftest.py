@@ -111,6 +111,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     recipe.write_text(
         f"schema: 1\nextends: {ROOT / 'recipes' / 'pro.yaml'}\nname: demo\n"
         "runtime: {tracking_uri: none, min_free_disk_gb: 0, heartbeat_s: 0.3}\n"
+        "profiles: {smoke: {rl_mixed: {steps: 4}}}\n"
     )
     return Bench(recipe, Home(tmp_path / "home"))
 
