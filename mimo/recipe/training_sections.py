@@ -265,8 +265,12 @@ class Mopd2(Section):
 
     steps: Count
     """Optimiser steps (a horizon: raising it continues the run)."""
+    student: Literal["cold-start", "rl-mixed"]
+    """Where the student starts: cold-start = the policy that rl-mixed started from, or rl-mixed's own."""
+    samples_per_step: Annotated[int, Field(ge=3)]
+    """Samples of a step, shared out by `weights`."""
     alpha: NonNegative
-    """Weight of the outcome advantage in the student's samples."""
+    """Weight of the outcome advantage in the student's samples; above 0 they come in groups."""
     clip: Positive
     """Largest |log teacher - log student| of a token, nats."""
     weights: PrefixWeights
@@ -275,3 +279,5 @@ class Mopd2(Section):
     """Factor on the chance of a prefix for each further turn it holds, (0, 1]."""
     learning_rate: Positive
     """Learning rate; the rest of the optimiser is that of rl_mixed."""
+    evaluation_contexts: Count
+    """Fixed contexts of each kind, never trained on, in which student and teacher are compared."""

@@ -23,6 +23,8 @@ from mimo.run_dir.files import write_atomic
 from mimo.types import Rollout
 
 _ARRAYS = ("token_ids", "loss_mask", "sampler_logprobs", "weight_version")
+_TEACHER = "teacher_logprobs"
+"""Only in contexts that a teacher scored."""
 
 
 class RolloutStore:
@@ -51,7 +53,8 @@ class RolloutStore:
             if item.changes is not None:
                 write_changes(self.folder / "diffs", item.changes)
             if item.payload is not None:
-                for name in _ARRAYS:
+                scored = item.payload.teacher_logprobs is not None
+                for name in (*_ARRAYS, _TEACHER) if scored else _ARRAYS:
                     arrays[f"{record.rollout_id}/0/{name}"] = np.ascontiguousarray(
                         getattr(item.payload, name)
                     )
@@ -71,8 +74,10 @@ class RolloutStore:
         """rollout_id -> tokens of its (only) context."""
         found: dict[str, Payload] = {}
         with safe_open(self._payload(step), framework="numpy") as data:
-            keys = sorted({key.rsplit("/", 1)[0] for key in data.keys()})  # noqa: SIM118 - not a mapping
-            for key in keys:
-                values = {name: data.get_tensor(f"{key}/{name}") for name in _ARRAYS}
+            names = set(data.keys())
+            for key in sorted({name.rsplit("/", 1)[0] for name in names}):
+                scored = f"{key}/{_TEACHER}" in names
+                stored = (*_ARRAYS, _TEACHER) if scored else _ARRAYS
+                values = {name: data.get_tensor(f"{key}/{name}") for name in stored}
                 found[key.split("/", 1)[0]] = Payload(**values)
         return found

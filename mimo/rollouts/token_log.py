@@ -27,6 +27,8 @@ class Payload:
     sampler_logprobs: NDArray[np.float32]
     """Zero where `loss_mask` is False: there is none, and nothing may read it."""
     weight_version: NDArray[np.int32]
+    teacher_logprobs: NDArray[np.float32] | None = None
+    """A teacher's, where one scored the context (mopd2); zero where `loss_mask` is False."""
 
     def __len__(self) -> int:
         return len(self.token_ids)

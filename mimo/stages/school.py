@@ -73,6 +73,12 @@ class School:
         """A number of the resumed state; 0 at a fresh start."""
         return int(cast(int, self._state.get(key, 0)))
 
+    @property
+    def published(self) -> Path:
+        """The servable folder of the weights the sampler holds now."""
+        assert self._published is not None
+        return self._published
+
     async def begin(self, start: StartingPolicy) -> None:
         """Load the newest checkpoint (or keep the start's weights) and bring the sampler to it."""
         from mimo.training.checkpoint import TRAINER, newest_checkpoint

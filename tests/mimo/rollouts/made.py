@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from mimo.rollouts.groups import GroupPlan
 from mimo.rollouts.loop import Finished
+from mimo.rollouts.prefixes import Trajectory
 from mimo.rollouts.signal import SampledGroup
 from mimo.rollouts.token_log import NOT_SAMPLED, Payload
 from mimo.types import (
@@ -18,6 +20,7 @@ from mimo.types import (
     HackFinding,
     HackVerdict,
     Limits,
+    Role,
     Rollout,
     RolloutStatus,
     Routing,
@@ -108,3 +111,36 @@ def made_group(rollouts: Sequence[Finished], method: Routing = "plain", group: s
     """A group of made rollouts."""
     plan = GroupPlan(group_id=group, task=made_task(), harness="edit-lines", step=1, size=len(rollouts))
     return SampledGroup(plan=plan, finished=tuple(rollouts), method=method)
+
+
+def made_trajectory(*, turns: int, name: str = "r", prompt: int = 3, tokens: int = 4) -> Trajectory:
+    """A trajectory of `turns` sampled turns of `tokens` tokens, with two given tokens between them."""
+    ids: list[int] = []
+    mask: list[bool] = []
+    rows: list[Turn] = []
+
+    def say(role: Role, count: int) -> None:
+        start = len(ids)
+        ids.extend(range(start, start + count))
+        mask.extend([role == "assistant"] * count)
+        rows.append(Turn(role=role, text=role, span=(start, start + count)))
+
+    say("user", prompt)
+    for number in range(turns):
+        if number:
+            say("tool", 2)
+        say("assistant", tokens)
+    sampled = np.array(mask)
+    rollout = replace(
+        made_rollout(0, True).rollout,
+        rollout_id=name,
+        contexts=(Context(context_id="0", parent=None, turns=tuple(rows)),),
+        num_turns=turns,
+    )
+    payload = Payload(
+        token_ids=np.array(ids, dtype=np.int32),
+        loss_mask=sampled,
+        sampler_logprobs=np.where(sampled, -0.5, 0.0).astype(np.float32),
+        weight_version=np.where(sampled, 1, NOT_SAMPLED).astype(np.int32),
+    )
+    return Trajectory(rollout=rollout, payload=payload)
