@@ -17,6 +17,7 @@ from mimo.types import Json, Rollout
 _TIME_PARTS = (
     ("rollouts", "time/rollout_s"),
     ("grading", "time/grade_s"),
+    ("teachers' scores", "time/teacher_s"),
     ("training", "time/train_s"),
     ("export", "time/export_s"),
     ("weight update", "time/update_s"),

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mimo.algo.length_penalty import LengthPenalty
 from mimo.backends.base import LossSpec
@@ -128,7 +129,7 @@ def _scored(
 ) -> list[ScoredSample]:
     """Both sides of every gap, by the same reader of folders: equal weights give a gap of exactly 0."""
     ours = _logprobs(recipe, student, samples)
-    theirs: dict[int, np.ndarray] = {}
+    theirs: dict[int, NDArray[np.float32]] = {}
     for name, folder in teachers.items():
         mine = [place for place, sample in enumerate(samples) if TEACHER_OF[sample.kind] == name]
         found = _logprobs(recipe, folder, [samples[place] for place in mine])
@@ -139,7 +140,7 @@ def _scored(
     ]
 
 
-def _logprobs(recipe: Recipe, folder: Path, samples: Sequence[Sample]) -> list[np.ndarray]:
+def _logprobs(recipe: Recipe, folder: Path, samples: Sequence[Sample]) -> list[NDArray[np.float32]]:
     """Per sample, [trained] float32 under the weights in `folder`, of the recorded ids."""
     from mimo.training.reference import FolderScorer
 
@@ -191,7 +192,7 @@ def loss_spec(recipe: Recipe) -> LossSpec:
 def distil_rules(recipe: Recipe, tasks: Sequence[Task]) -> DistilRules:
     """The recipe's numbers; rho is `rl_mixed.shares` over the domains that the task set has."""
     shares = recipe.rl_mixed.shares.model_dump()
-    domains = {task.domain: float(shares[task.domain]) for task in tasks}
+    domains: dict[str, float] = {task.domain: float(shares[task.domain]) for task in tasks}
     total = sum(domains.values())
     weights = recipe.mopd2.weights.model_dump()
     return DistilRules(
