@@ -131,7 +131,7 @@ def _kind_metrics(name: str, rows: Sequence[ScoredSample], rules: DistilRules) -
     if not len(gaps):
         return {}
     return {
-        f"reverse_kl/{name}": float(-gaps.mean()),
+        f"reverse_kl/{name}": float(-gaps.mean()) + 0.0,
         f"gap_abs_mean/{name}": float(np.abs(gaps).mean()),
         f"gap_clipped_share/{name}": float((np.abs(gaps) > rules.clip).mean()),
         f"tokens/{name}": float(len(gaps)),

@@ -73,7 +73,7 @@ def test_nothing_of_ours_stays_in_shared_memory(smoke: Smoke) -> None:
 
 
 def test_every_trained_stage_changed_its_weights_and_says_how_far_the_canary_was(smoke: Smoke) -> None:
-    for stage in ("cold-start", "rl-mixed"):
+    for stage in ("cold-start", "rl-mixed", "mopd2"):
         rows = _metric_rows(smoke.driver.output(stage))
         canary = [row["canary/mean"] for row in rows if "canary/mean" in row]
         assert canary, stage
@@ -106,10 +106,42 @@ def test_what_was_trained_on_is_what_was_sampled(smoke: Smoke) -> None:
             assert set(payload.weight_version[payload.loss_mask].tolist()) <= {2_000_000 + step - 1}
 
 
+def test_distillation_brings_the_student_nearer_to_the_rl_teacher(smoke: Smoke) -> None:
+    folder = smoke.driver.output("mopd2") / "evaluation"
+    first, last = (json.loads((folder / f"{name}.json").read_text()) for name in ("first", "last"))
+    assert first["sft_prefix/cold-start"] == 0.0
+    taught = ("student/rl-mixed", "teacher_prefix/rl-mixed")
+    assert sum(last[name] for name in taught) < sum(first[name] for name in taught)
+    assert last["student/rl-mixed"] < first["student/rl-mixed"]
+
+
+def test_single_turns_go_on_from_recorded_ids(smoke: Smoke) -> None:
+    recorded: dict[str, list[int]] = {}
+    for output in (smoke.driver.output("rl-mixed"), smoke.driver.output("cold-start") / "demonstrations"):
+        source = RolloutStore(output)
+        for step in source.steps():
+            recorded |= {name: row.token_ids.tolist() for name, row in source.payloads(step).items()}
+    store = RolloutStore(smoke.driver.output("mopd2"))
+    seen = 0
+    for step in store.steps():
+        payloads = store.payloads(step)
+        for rollout in store.rollouts(step):
+            parent = rollout.contexts[0].parent if rollout.contexts else None
+            if parent is None:
+                continue
+            payload, seen = payloads[rollout.rollout_id], seen + 1
+            start = int(payload.loss_mask.argmax())
+            assert payload.token_ids[:start].tolist() == recorded[parent][:start]
+            assert payload.loss_mask[start:].all()
+            assert payload.teacher_logprobs is not None
+            assert set(payload.weight_version[start:].tolist()) == {3_000_000 + step - 1}
+    assert seen > 0
+
+
 def test_the_report_compares_every_policy(smoke: Smoke) -> None:
     report = json.loads((smoke.driver.output("audit") / "report.json").read_text())
     rates = {row["name"]: row["train"]["rate"] for row in report["policies"]}
-    assert {"base", "cold-start", "rl-mixed"} <= set(rates)
+    assert {"base", "cold-start", "rl-mixed", "mopd2"} <= set(rates)
     assert rates["base"] == 0.0
     assert rates["cold-start"] > 0.0
     page = (smoke.driver.output("audit") / "report.html").read_text()
