@@ -102,5 +102,5 @@ def _command_lines() -> Iterator[tuple[int, str]]:
 
 
 def shared_memory() -> set[str]:
-    """Names in /dev/shm."""
-    return {path.name for path in Path("/dev/shm").iterdir()}
+    """Names of Python's segments in /dev/shm (an engine's; other programs use other names)."""
+    return {path.name for path in Path("/dev/shm").glob("psm_*")}

@@ -150,12 +150,12 @@ def test_the_report_compares_every_policy(smoke: Smoke) -> None:
 
 def test_more_steps_continue_instead_of_starting_over(smoke: Smoke) -> None:
     result = smoke.driver.run(
-        "run", RECIPE, "--profile", "smoke", "--set", "rl_mixed.steps=5", "--until", "rl-mixed", "--json"
+        "run", RECIPE, "--profile", "smoke", "--set", "rl_mixed.steps=9", "--until", "rl-mixed", "--json"
     )
     assert result.returncode == 0, result.stderr
     events = [json.loads(line) for line in result.stdout.splitlines()]
     commits = [e["about"]["step"] for e in events if e["event"] == "commit" and e["stage"] == "rl-mixed"]
-    assert commits == [5]
+    assert commits == [9]
 
 
 def _metric_rows(output: Path) -> list[dict[str, float]]:
