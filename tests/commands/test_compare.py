@@ -102,4 +102,4 @@ def test_a_living_run_can_be_compared(two: Bench, tmp_path: Path) -> None:
     assert data["b"]["status"] == "running"
     (row,) = (row for row in data["stages"] if row["stage"] == "rl-mixed")
     assert row["b"]["what"] == "running"
-    assert row["b"]["why"].endswith("of 8 units")
+    assert row["b"]["why"].endswith("of 4 units")
