@@ -152,11 +152,11 @@ def test_an_unfinished_run_says_what_is_missing(bench: Bench, knobs) -> None:  #
     assert b.status == "failed"
     assert stages["prepare-env"]["shared"] is True
     assert (stages["rl-mixed"]["b"]["what"], stages["rl-mixed"]["b"]["key"]) == ("failed", None)
-    assert stages["rl-mixed"]["b"]["why"] == "1 of 8 units"
+    assert stages["rl-mixed"]["b"]["why"] == "1 of 4 units"
     assert stages["audit"]["b"]["what"] == "not reached"
     assert "a" in rows(found, "metrics", "name")["rl-mixed/pass_rate"]
     assert "b" not in rows(found, "metrics", "name")["rl-mixed/pass_rate"]
-    assert "B: no result of rl-mixed: failed (1 of 8 units)" in found.notes
+    assert "B: no result of rl-mixed: failed (1 of 4 units)" in found.notes
     assert any(line.startswith("B: no report of the audit") for line in found.notes)
 
 
