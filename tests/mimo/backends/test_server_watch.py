@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from mimo.backends import server_watch, vllm
+from mimo.backends import vllm
 from mimo.backends.base import SamplingParams
 from mimo.backends.server_watch import ServerWatch
 from mimo.backends.vllm import VllmSampler
@@ -37,7 +37,6 @@ class Mute:
 
 def test_a_request_ends_when_its_server_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vllm, "HEALTH_EVERY_S", 0.05)
-    monkeypatch.setattr(server_watch, "HEALTH_TIMEOUT_S", 1.0)
 
     async def go() -> None:
         mute = Mute()
