@@ -128,9 +128,18 @@ def _flat(data: Json, path: str = "") -> Iterator[tuple[str, Json]]:
 
 
 def _without_horizon(params: Mapping[str, Json], horizon: Mapping[str, int], section: str) -> dict[str, Json]:
-    """The params less the horizon's keys, at the top and in the stage's own section."""
-    kept = {key: value for key, value in params.items() if key not in horizon}
-    own = kept.get(section)
-    if isinstance(own, dict):
-        kept[section] = {key: value for key, value in own.items() if key not in horizon}
+    """The params less the horizon's keys: recipe paths, or names of the stage's own section."""
+    kept = dict(params)
+    for name in horizon:
+        for path in (name.split("."), [section, name]):
+            kept = _less(kept, path)
     return kept
+
+
+def _less(data: Mapping[str, Json], path: list[str]) -> dict[str, Json]:
+    """A copy of `data` without the value at `path`, if there is one."""
+    first, *rest = path
+    inner = data.get(first)
+    if not rest:
+        return {key: value for key, value in data.items() if key != first}
+    return {**data, first: _less(inner, rest)} if isinstance(inner, dict) else dict(data)

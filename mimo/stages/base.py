@@ -124,7 +124,7 @@ class Stage(Protocol):
         ...
 
     def horizon(self, recipe: Recipe) -> dict[str, int]:
-        """Keys that only say how far to go (steps): raising them continues a published result."""
+        """Recipe paths (`rl_mixed.steps`) that only say how far to go: raising one continues a result."""
         ...
 
     def run(self, ctx: StageContext) -> StageResult:

@@ -7,6 +7,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from mimo.pipeline.code import CodeReader
+from mimo.pipeline.identity import same_but, stage_facts
 from mimo.pipeline.order import Order
 from mimo.recipe.layers import find_recipe, shipped_recipes
 from mimo.recipe.loader import load_recipe, recipe_profiles
@@ -93,6 +95,20 @@ def test_pro_and_flash_share_their_environments(profile: str) -> None:
         stage = Order().load(name)
         equal = stage.params(pro) == stage.params(flash) and stage.horizon(pro) == stage.horizon(flash)
         assert equal == shared, name
+
+
+@pytest.mark.parametrize("name", ["cold-start", "rl-mixed", "mopd2"])
+def test_more_steps_are_the_same_work(name: str) -> None:
+    """Only the horizon differs, so that the engine goes on from the shorter result."""
+    reader, section = CodeReader(), name.replace("-", "_")
+    facts = []
+    for extra in ([], [f"{section}.steps=999"]):
+        recipe = load_recipe("pro", profile="smoke", overrides=extra).model
+        (placed,) = (placed for placed in Order().placed(recipe) if placed.name == name)
+        facts.append(stage_facts(placed, recipe, reader))
+    short, long = facts
+    assert long.horizon != short.horizon
+    assert same_but(short.identity({}), long.identity({})) == {"horizon"}
 
 
 def test_flash_is_the_smaller_one() -> None:
