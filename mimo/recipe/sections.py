@@ -187,6 +187,8 @@ class Audit(Section):
     """Rollouts of each held-out task and policy."""
     train_rollouts_per_task: Whole
     """Rollouts of each training task and policy; 0 = no evaluation on training tasks."""
+    base_rollouts_per_task: Count
+    """At most so many of a task for the base policy, whose rollouts are the longest and mostly fail."""
     max_hack_share: Share
     """Gate: share of rollouts with a confirmed hack that is still let through."""
     gate_min_rollouts: Count

@@ -97,6 +97,8 @@ async def _evaluate(ctx: StageContext, sampler: VllmSampler, house: House, entry
         ("heldout", spec.heldout_rollouts_per_task),
         ("train", spec.train_rollouts_per_task),
     ):
+        if entry.place == 0:
+            attempts = min(attempts, spec.base_rollouts_per_task)
         tasks = [task for task in read_tasks(task_folder(ctx)) if task.split == split]
         if not tasks or attempts == 0:
             ctx.count(f"{split} tasks not evaluated", len(tasks), why=f"audit.{split}_rollouts_per_task")

@@ -31,8 +31,9 @@ async def _cold_start(ctx: StageContext, spec: ColdStartSettings) -> StageResult
     warm = asyncio.create_task(asyncio.to_thread(ctx.sampler, start.model_dir))
     with open_house(ctx, start.model_dir, start.policy) as house:
         demos = await demonstrations(ctx, house)
-    await warm
-    async with open_school(ctx, STAGE, start, spec.optimizer, grad_clip=spec.grad_clip, keep=2) as school:
+    async with open_school(
+        ctx, STAGE, start, spec.optimizer, grad_clip=spec.grad_clip, keep=2, server=warm
+    ) as school:
         rate = await _train(ctx, spec, school, demos)
         school.finish()
     headline = {"demonstrations": float(len(demos))} | ({} if rate is None else {"pass_rate": rate})

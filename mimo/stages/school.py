@@ -20,7 +20,7 @@ from mimo.recipe.training_sections import Optimizer
 from mimo.rollouts.house import House
 from mimo.rollouts.signal import TrainedRollout
 from mimo.run_dir.files import write_json
-from mimo.stages.base import StageContext
+from mimo.stages.base import SamplerHandle, StageContext
 from mimo.stages.engines import open_house, trainer_config
 from mimo.stages.start import StartingPolicy
 from mimo.stages.tasks import tasks_of
@@ -255,12 +255,16 @@ async def open_school(
     *,
     grad_clip: float,
     keep: int,
+    server: asyncio.Task[SamplerHandle] | None = None,
 ) -> AsyncIterator[School]:
-    """A school on `start`, resumed; trainer and sampler come up side by side, the trainer ends with it."""
+    """A school on `start`, resumed; trainer and sampler come up side by side, the trainer ends with it.
+
+    `server` is a sampler asked for earlier on the same starting policy.
+    """
     from mimo.backends.vllm import VllmSampler
     from mimo.training.trainer import start_trainer
 
-    server = asyncio.create_task(asyncio.to_thread(ctx.sampler, start.model_dir))
+    server = server or asyncio.create_task(asyncio.to_thread(ctx.sampler, start.model_dir))
     config = trainer_config(ctx, start.model_dir, optimizer, grad_clip)
     trainer = await asyncio.to_thread(start_trainer, config)
     try:
