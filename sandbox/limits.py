@@ -16,6 +16,8 @@ from sandbox.procs import Process, all_processes, descendants, proportional_byte
 Kind = Literal["memory", "processes", "disk", "wall"]
 _PERIOD_S = 0.05
 _IDLE_PERIOD_S = 1.0
+_REST = 9
+"""The watching thread rests so many times as long as it looks: with many boxes it takes a tenth of a core."""
 OWN_PROCESSES = 4
 """bubblewrap outside, its process 1 inside, the supervising bash and the shell: not the box's own use."""
 
@@ -133,7 +135,7 @@ class _Watch:
             processes = all_processes() if any(box.needs_processes for box in boxes) else []
             for box in boxes:
                 box.look(processes)
-            time.sleep(max(_PERIOD_S, 3 * (time.monotonic() - started)))
+            time.sleep(max(_PERIOD_S, _REST * (time.monotonic() - started)))
 
 
 watch = _Watch()

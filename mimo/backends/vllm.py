@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, cast
 
-import httpx
+import aiohttp
 from pydantic import ValidationError
 
 from mimo.backends.base import Sampled, SamplingParams, WeightUpdate
@@ -61,7 +62,7 @@ class VllmSampler:
         self._reference_dir = reference_dir
         self._layout: dict[str, Tensor] | None = None
         self._agreed = False
-        self._client: tuple[asyncio.AbstractEventLoop, httpx.AsyncClient] | None = None
+        self._client: tuple[asyncio.AbstractEventLoop, aiohttp.ClientSession] | None = None
         self._watch = ServerWatch(self.url)
 
     async def generate(
@@ -157,7 +158,7 @@ class VllmSampler:
             loop, client = self._client
             self._client = None
             if loop is asyncio.get_running_loop():
-                await client.aclose()
+                await client.close()
 
     async def _agree(self) -> None:
         """Once per client: name a fresh server's weights, or check that it holds the version we think."""
@@ -239,10 +240,11 @@ class VllmSampler:
         deadline = time.monotonic() + self._timeout_s
         while time.monotonic() < deadline:
             try:
-                answer = await self._connection().request(method, path, json=body)
-            except httpx.TimeoutException:
+                async with self._connection().request(method, self.url + path, json=body) as answer:
+                    status, content = answer.status, await answer.read()
+            except TimeoutError:
                 break
-            except httpx.TransportError as error:
+            except aiohttp.ClientError as error:
                 failures += 1
                 if failures == TRIES:
                     raise EngineFailed(
@@ -251,24 +253,35 @@ class VllmSampler:
                     ) from error
                 await asyncio.sleep(0.1 * 3**failures)
                 continue
-            if answer.is_success:
-                return cast("Json", answer.json())
-            if answer.status_code != 503:
-                raise EngineFailed(f"{self.url}{path}: {answer.status_code}: {answer.text[:500]}")
+            if 200 <= status < 300:
+                return _parsed(content, self.url + path)
+            if status != 503:
+                said = content[:500].decode(errors="replace")
+                raise EngineFailed(f"{self.url}{path}: {status}: {said}")
             await asyncio.sleep(PAUSED_POLL_S)
         raise EngineFailed(f"{self.url}{path}: no answer within {self._timeout_s:.0f} s")
 
-    def _connection(self) -> httpx.AsyncClient:
+    def _connection(self) -> aiohttp.ClientSession:
         """The client of the running event loop (connections cannot move to another one)."""
         loop = asyncio.get_running_loop()
         if self._client is None or self._client[0] is not loop:
             # uvicorn drops a connection after 5 s of silence: let go of ours before it does.
-            limits = httpx.Limits(max_connections=None, max_keepalive_connections=256, keepalive_expiry=2.0)
-            client = httpx.AsyncClient(
-                base_url=self.url, timeout=self._timeout_s, limits=limits, trust_env=False
-            )
-            self._client = (loop, client)
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=2.0)
+            timeout = aiohttp.ClientTimeout(total=self._timeout_s)
+            self._client = (loop, aiohttp.ClientSession(connector=connector, timeout=timeout))
         return self._client[1]
+
+
+def _parsed(content: bytes, source: str) -> Json:
+    """The JSON of an answer.
+
+    Raises:
+        EngineFailed: it is none.
+    """
+    try:
+        return cast("Json", json.loads(content))
+    except ValueError as error:
+        raise EngineFailed(f"{source} answered what is no JSON: {content[:200]!r}") from error
 
 
 def _field(answer: Json, name: str) -> Json:
