@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -55,6 +56,7 @@ class RunningStage:
         self._traces: list[dict[str, Json]] = []
         self._traces_allowed = recipe.tracking.traces_per_step
         self._told = 0.0
+        self._counting = threading.Lock()
 
     @property
     def planned(self) -> int:
@@ -107,8 +109,9 @@ class RunningStage:
             self._traces.append({"step": step, "data": dict(data)})
 
     def count(self, what: str, amount: int = 1, *, why: str = "") -> None:
-        """See the contract."""
-        self._counts[what] = int(str(self._counts.get(what, 0))) + amount
+        """See the contract. Safe from any thread."""
+        with self._counting:
+            self._counts[what] = int(str(self._counts.get(what, 0))) + amount
         self._tell({"kind": "count", "what": what, "amount": amount, "why": why})
 
     def progress(self, done: int, total: int, unit: str, note: str = "") -> None:
