@@ -1,4 +1,4 @@
-"""Output that outlives its reader: a run whose terminal is closed, or whose pipe ends, goes on or stops in order.
+"""Output that outlives its reader: a run whose terminal is closed, or whose pipe ends, is not broken by it.
 
 Without this the first line written afterwards (EIO from a terminal, EPIPE from a pipe) would end the run in
 the middle of a step, just when SIGHUP or Ctrl-C asks for a stop at the next safe point.
@@ -10,6 +10,8 @@ import errno
 import io
 import os
 import sys
+
+from typing_extensions import Buffer
 
 _GONE = (errno.EIO, errno.EPIPE)
 
@@ -40,7 +42,7 @@ def _lasting(stream: io.TextIOBase) -> io.TextIOWrapper:
 class _LastingFile(io.FileIO):
     """A file that turns into /dev/null when its reader is gone; other errors (a full disk) are raised."""
 
-    def write(self, data: bytes) -> int:  # type: ignore[override]
+    def write(self, data: Buffer, /) -> int:
         try:
             return super().write(data)
         except OSError as error:
@@ -49,4 +51,4 @@ class _LastingFile(io.FileIO):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.fileno())
             os.close(nowhere)
-            return len(data)
+            return memoryview(data).nbytes

@@ -90,6 +90,17 @@ class RunningStage:
         self._step = step
         self._tell({"kind": "commit", "step": step, "rows": list(rows), "traces": list(traces)})
 
+    def rewind(self, step: int, state: Mapping[str, Json]) -> None:
+        """See the contract."""
+        if self._step is None or step >= self._step:
+            return
+        planned = self._planned
+        committed = Committed(step=step, state=dict(state), planned=planned, counts=self._counts)
+        self._work.rewind(committed)
+        before, self._step = self._step, step
+        self.resume = Progress(step=step, state=dict(state))
+        self._tell({"kind": "rewind", "step": step, "before": before})
+
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """See the contract."""
         row = self._rows.setdefault(step, {"step": step, "ts": time.time(), "metrics": {}})

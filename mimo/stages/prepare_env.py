@@ -1,8 +1,8 @@
 """Make the environments: import each task, rebuild its git, scrub, gate with the reference and with nothing.
 
 A task enters the set only if its reference solution passes and an empty change fails, in every rerun, with
-the same tests passing each time. Everything else is rejected with its reason (`rejects.jsonl`). What could not
-be fetched is no rejection: a set without it would be another set under the same key, so the stage fails.
+the same tests passing each time. Everything else is rejected with its reason (`rejects.jsonl`). What
+could not be fetched is no rejection: without it the same key would hold another set, so the stage fails.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stops from outside: Ctrl-C once and twice, SIGTERM, a closed terminal, `mimo stop`, a second run beside it."""
+"""Stops from outside: Ctrl-C once and twice, SIGTERM, a closed terminal, `mimo stop`; a second run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Making the task set: what is the machine's or the network's fault rejects no task; rejections are tried again."""
+"""Making the task set: the machine's and the network's faults reject no task; rejections are tried again."""
 
 from __future__ import annotations
 
