@@ -11,8 +11,7 @@ from pathlib import Path
 from mimo.backends.base import Trainer
 from mimo.backends.policies import tokenizer_sha256
 from mimo.records import from_json, to_json
-from mimo.run_dir.files import disk_full_is_clear, fsync_folder, write_json
-from mimo.training.files import check_file, describe, load_json
+from mimo.run_dir.files import check_file, describe, disk_full_is_clear, fsync_folder, load_json, write_json
 from mimo.types import Checkpoint
 
 META, MODEL, TRAINER = "checkpoint.json", "model", "trainer"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import shutil
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from mimo.domains.coding import sdist_fetch
 from mimo.errors import FetchFailed, RecipeError, WrongSource
 from mimo.recipe.problems import hide_passwords
+from mimo.run_dir.files import file_sha256
 
 MAX_FILES = 4000
 MAX_BYTES = 64_000_000
@@ -30,7 +30,7 @@ def fetch(name: str, version: str, sha256: str, cache: Path) -> Path:
     """
     cache.mkdir(parents=True, exist_ok=True)
     kept = cache / f"{sha256}.tar.gz"
-    if kept.is_file() and _sha256(kept) == sha256:
+    if kept.is_file() and file_sha256(kept) == sha256:
         return kept
     inbox = cache / f"{name}-{version}"
     shutil.rmtree(inbox, ignore_errors=True)  # what a broken download left
@@ -39,7 +39,7 @@ def fetch(name: str, version: str, sha256: str, cache: Path) -> Path:
     found = sorted(inbox.glob("*.tar.gz"))
     if not found:
         raise FetchFailed(f"{name} {version}: pip said that it is done, but no source archive came")
-    got = _sha256(found[0])
+    got = file_sha256(found[0])
     if got != sha256:
         found[0].unlink()
         raise WrongSource(
@@ -119,8 +119,3 @@ def _inner(archive: Path, member: tarfile.TarInfo) -> str | None:
     if not member.isreg():
         raise RecipeError(f"{archive.name}: {member.name!r} is neither a file nor a folder")
     return "/".join(pure.parts[1:]) or None
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
