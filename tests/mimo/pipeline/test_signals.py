@@ -81,7 +81,7 @@ def test_the_first_signal_stops_at_a_safe_point(
     assert f"rl-mixed stopped; step {step} is saved" in err
     assert "press Ctrl-C again to kill" in err
     resume = f"mimo run {bench.recipe} --profile smoke --set rl_mixed.steps={STEPS}"
-    assert f"go on: {resume}" in out
+    assert f"go on: MIMO_HOME={bench.home.root} {resume}" in out
     (log,) = bench.home.outputs("rl-mixed").glob("*.work/stage.log")
     assert "Traceback" not in log.read_text()
     assert_gone(children)
@@ -163,7 +163,7 @@ def test_the_second_signal_kills(bench: Bench) -> None:
     assert time.monotonic() - began < 60
     assert process.returncode == 130
     assert "rl-mixed was killed" in err
-    assert "go on: mimo run" in out
+    assert f"go on: MIMO_HOME={bench.home.root} mimo run" in out
     assert_gone(children)
 
 

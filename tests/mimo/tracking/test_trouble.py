@@ -65,9 +65,7 @@ def test_a_headline_that_changes_is_a_new_point_and_one_that_does_not_is_none(
     assert history(home, "pass_rate") == [(0, 0.5), (1, 0.75)]
 
 
-def test_a_run_deleted_in_the_ui_is_restored_and_goes_on(
-    home: Path, tracker: Make, said: list[str]
-) -> None:
+def test_a_run_deleted_in_the_ui_is_restored_and_goes_on(home: Path, tracker: Make, said: list[str]) -> None:
     live = tracker()
     live.start_run(RUN)
     tell_stage(live, range(1, 4))
