@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 
@@ -135,6 +136,18 @@ def test_exit_codes_of_failed_stages(bench: Bench, what: str, code: int) -> None
     assert "rl-mixed: failed, 1 units are saved" in done.stderr
     assert f"go on: MIMO_HOME={bench.home.root} mimo run {bench.recipe} --profile smoke" in done.stdout
     assert "audit        left" in done.stdout
+
+
+def test_a_taken_port_of_the_sampler_ends_with_69(bench: Bench) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = run(bench, "--set", f"runtime.sampler.port={port}", knobs={"at": "sampler"})
+    assert done.returncode == 69
+    assert f"error: rl-mixed: port {port} for the sampler is taken" in done.stderr
+    assert done.stderr.count("error:") == 1
+    assert "Traceback" not in done.stderr
 
 
 def test_a_stage_command_runs_that_stage(bench: Bench) -> None:
