@@ -67,7 +67,7 @@ def event_line(event: Event) -> str | None:
         "reaper": lambda: f"{stage}: {about['message']}",
         "rewound": lambda: f"{stage}: goes on after step {about['step']}, not {about['before']} (damaged)",
         "code-changed": lambda: f"{stage}: its code changed since the plan was made; the new code runs",
-        "tracking": lambda: f"MLflow: {about['message']}",
+        "tracking": lambda: str(about["message"]),
         "found-killed": lambda: f"an earlier start of this run (process {about['pid']}) was killed",
     }
     line = lines.get(event.event)
