@@ -107,7 +107,7 @@ class Runtime(Section):
     prepare_concurrency: Count
     """Environments built at the same time."""
     fetch_attempts: Count
-    """Times that what a task needs is downloaded before prepare-env fails (pip tries again within each)."""
+    """Times a download that a task needs is tried before prepare-env fails (pip tries again within each)."""
     heartbeat_s: Positive
     """Seconds between two progress lines when the output is no terminal."""
     harness_pool: Literal["local", "ray"]

@@ -145,7 +145,9 @@ class MlflowTracker:
             journal.append(self._folder, Call(ts=call.ts, name=call.name, arguments=arguments))
         except OSError as error:
             self._dropped += 1
-            self._warn_once("journal", f"MLflow: cannot write {self._folder / journal.CALLS}: {error.strerror}")
+            self._warn_once(
+                "journal", f"MLflow: cannot write {self._folder / journal.CALLS}: {error.strerror}"
+            )
 
     @property
     def _folder(self) -> Path:
