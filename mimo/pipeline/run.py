@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mimo import tracking
-from mimo.errors import Interrupted, MimoError, StoppedSafely
+from mimo.errors import Interrupted, MachineLacks, MimoError, StoppedSafely
 from mimo.pipeline.engines import Engines, StartServer
 from mimo.pipeline.observe import Blind, Observer
 from mimo.pipeline.plan import Plan
@@ -61,9 +61,9 @@ def run_recipe(project: Project, tools: Tools) -> Report:
         plan = project.plan()
         tools.observer.planned(plan)
         refuse_stuck(plan.stuck())
-        report = Report(profile=project.profile, resume=project.request.command(project.profile))
+        report = Report(profile=project.profile, resume=project.command())
         if plan.has_work():
-            check_machine(project.recipe, project.resolved.profile)
+            _check_machine(project)
             _run(project, plan, tools, stop, report)
         else:
             runs = project.runs()
@@ -71,6 +71,20 @@ def run_recipe(project: Project, tools: Tools) -> Report:
             report.outcomes = [settled(decision) for decision in plan.decisions.values()]
     report.seconds = time.monotonic() - started
     return report
+
+
+def _check_machine(project: Project) -> None:
+    """MachineLacks when the profile cannot run here; another one is never taken in its place."""
+    try:
+        check_machine(project.recipe, project.resolved.profile)
+    except MachineLacks as error:
+        if project.pinned_by is None:
+            raise
+        raise MachineLacks(
+            error.message,
+            hint=f"run {project.pinned_by} was started under this profile and goes on only where that can "
+            "run; --profile NAME starts another run here (`mimo doctor` says which profiles can)",
+        ) from error
 
 
 def reconcile(project: Project) -> None:

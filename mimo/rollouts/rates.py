@@ -36,7 +36,7 @@ def pass_rate(outcomes: Mapping[str, Sequence[bool]], *, confidence: float) -> R
         return Rate(mean=None, low=None, high=None, tasks=0, rollouts=0)
     means = [sum(row) / len(row) for row in rows]
     mean = sum(means) / len(means)
-    low, high = _wilson(mean, _effective(means, mean, rollouts), confidence)
+    low, high = wilson(mean, _effective(means, mean, rollouts), confidence)
     return Rate(mean=mean, low=low, high=high, tasks=len(rows), rollouts=rollouts)
 
 
@@ -50,8 +50,17 @@ def _effective(means: Sequence[float], mean: float, rollouts: int) -> float:
     return min(max(mean * (1 - mean) / variance, float(tasks)), float(rollouts))
 
 
-def _wilson(share: float, number: float, confidence: float) -> tuple[float, float]:
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+def wilson(share: float, number: float, confidence: float) -> tuple[float, float]:
+    """Wilson's interval of `share` at `number` observations, two-sided, within [0, 1].
+
+    Source: Wilson, Probable inference, JASA 22 (1927), 209-212.
+    """
+    z = two_sided_z(confidence)
     centre = (share + z * z / (2 * number)) / (1 + z * z / number)
     half = z / (1 + z * z / number) * math.sqrt(share * (1 - share) / number + z * z / (4 * number * number))
     return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def two_sided_z(confidence: float) -> float:
+    """The standard normal's quantile that leaves (1 - confidence) / 2 above it."""
+    return NormalDist().inv_cdf(0.5 + confidence / 2)

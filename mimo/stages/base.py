@@ -56,6 +56,14 @@ class StageContext(Protocol):
         """
         ...
 
+    def rewind(self, step: int, state: Mapping[str, Json]) -> None:
+        """Go on from an earlier step than the last committed one: what was saved after it is damaged.
+
+        `resume` says the earlier step from now on; metrics and traces of the steps after it are dropped, and
+        a kill from here on resumes there. Does nothing when `step` is not earlier.
+        """
+        ...
+
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Metrics of `step`, buffered until the commit; non-finite values are flagged, never sent."""
         ...

@@ -88,8 +88,10 @@ class School:
             folder, record = found
             await asyncio.to_thread(self._trainer.load, folder / TRAINER)
             self.step, self._state = record.step, dict(record.data_cursor)
+            self._ctx.rewind(record.step, record.data_cursor)
         elif self._ctx.resume is not None and self._ctx.resume.step > 0:
             self._ctx.count("resume without a checkpoint", why="starts over from the starting policy")
+            self._ctx.rewind(0, {})
         metrics = await self.publish(self.step, engine_started=True)
         self._ctx.event("weights", {"step": self.step, "start": start.policy, **metrics})
         if not (self._ctx.out / "start.json").exists():

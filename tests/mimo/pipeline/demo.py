@@ -93,6 +93,10 @@ class Slow:
     def run(self, ctx: StageContext) -> StageResult:
         steps, start = ctx.recipe.rl_mixed.steps, ctx.resume.step if ctx.resume else 0
         ctx.plan(int(str(knobs().get("plan", steps))))
+        if ctx.resume and "back_to" in knobs():
+            start = int(str(knobs()["back_to"]))
+            ctx.count("checkpoint damaged, fell back to the one before", why=f"step {start} is whole")
+            ctx.rewind(start, {"last": start})
         print("the first line of the log", os.environ.get("DEMO_SECRET", ""))
         assert (ctx.inputs["prepare-env"] / "tasks.txt").read_text()
         for step in range(start + 1, steps + 1):

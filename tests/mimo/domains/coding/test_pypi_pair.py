@@ -13,7 +13,7 @@ import pytest
 
 from mimo.domains.coding import sdist
 from mimo.domains.coding.pypi_pair import PypiPair
-from mimo.errors import RecipeError
+from mimo.errors import FetchFailed, RecipeError, WrongSource
 from tests.mimo.domains.coding.conftest import NOTHING, Lab
 
 OLD = {
@@ -91,7 +91,7 @@ def test_wrong_hash_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "index").as_uri())
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "")
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    with pytest.raises(RecipeError, match=r"has sha256 [0-9a-f]{64}, the recipe says 0000"):
+    with pytest.raises(WrongSource, match=r"has sha256 [0-9a-f]{64}, the recipe says 0000"):
         sdist.fetch("adder", "1.0", "0" * 64, tmp_path / "cache")
     assert list((tmp_path / "cache").rglob("*.tar.gz")) == []
 
@@ -107,8 +107,34 @@ def test_fetch_takes_the_release_from_the_users_index(
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     path = sdist.fetch("adder", "1.0", digest, tmp_path / "cache")
     assert sdist.unpack(path)["adder.py"].decode() == OLD["adder.py"]
-    with pytest.raises(RecipeError, match="adder 9: no source archive"):
+    with pytest.raises(WrongSource, match="adder 9: no source archive"):
         sdist.fetch("adder", "9", digest[::-1], tmp_path / "cache")
+
+
+def test_an_index_that_does_not_answer_is_no_missing_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("RETRIES", "0"), ("CONFIG_FILE", "/dev/null"), ("FIND_LINKS", "")):
+        monkeypatch.setenv(f"PIP_{name}", value)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    with pytest.raises(FetchFailed, match=r"adder 1.0: cannot be fetched: .*refused"):
+        sdist.fetch("adder", "1.0", "0" * 64, tmp_path / "cache")
+
+
+def test_a_pip_without_its_finder_downloads_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    digest = archive(tmp_path / "adder-1.0.tar.gz", OLD)
+    other = tmp_path / "other-pip" / "pip"
+    other.mkdir(parents=True)
+    (other / "__init__.py").touch()
+    copy = f"import shutil, sys; shutil.copy({str(tmp_path / 'adder-1.0.tar.gz')!r}, sys.argv[-1])\n"
+    (other / "__main__.py").write_text(copy)
+    monkeypatch.setenv("PYTHONPATH", str(other.parent))
+    path = sdist.fetch("adder", "1.0", digest, tmp_path / "cache")
+    assert path.name == f"{digest}.tar.gz"
+    assert "pip download ran instead" in caplog.text
+    assert "No module named 'pip._internal'" in caplog.text
 
 
 def _member(name: str, kind: bytes, link: str = "") -> tarfile.TarInfo:
