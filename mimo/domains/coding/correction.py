@@ -170,8 +170,8 @@ def _repairs(path: str, now: str, wanted: str) -> list[str]:
     if now == wanted:
         return []
     old, new = now.split("\n"), wanted.split("\n")
-    head = _common(old, new)
-    tail = min(_common(old[::-1], new[::-1]), len(old) - head, len(new) - head)
+    tail = _common(old[::-1], new[::-1])  # first, so that the text's end, which is no line, stays out
+    head = min(_common(old, new), len(old) - tail, len(new) - tail)
     for first in range(head, -1, -1):  # further up where the harness would give a bare line an indentation
         last = len(old) - tail
         if last > first:
