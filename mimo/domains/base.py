@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 from mimo.harnesses.base import ExpertTurn
 from mimo.types import Json, Limits, Task, Verdict, record
@@ -100,6 +100,11 @@ class Domain(Protocol):
     def demonstrate(self, task: Task, store: TaskStore, *, harness: str, seed: int) -> Sequence[ExpertTurn]:
         """The expert's turns for the task, spoken in `harness`; `seed` varies the way, not the result."""
         ...
+
+
+@runtime_checkable
+class MistakeExpert(Protocol):
+    """A domain whose expert can also act out mistakes and correct them; not every domain has one."""
 
     def faults(self, task: Task, store: TaskStore, *, harness: str, seed: int) -> Sequence[Fault]:
         """Mistakes that the expert can act out on the task, in an order drawn by `seed`."""

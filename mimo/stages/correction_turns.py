@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mimo.domains import load_domain
-from mimo.domains.base import Fault, NotCorrectable
+from mimo.domains.base import Fault, MistakeExpert, NotCorrectable
 from mimo.errors import RecipeError
 from mimo.graders.behavior import test_outcome
 from mimo.harnesses.base import ExpertTurn
@@ -30,6 +30,7 @@ from mimo.types import Rollout, RolloutStatus, Task, Turn, record
 FILE = "corrections.jsonl"
 _WITH_TESTS = ("edit-fails-tests", "submit-failing")
 _PLAYED_TWICE = "repeated-call"
+_NO_EXPERT = "its domain's expert acts out no mistakes"
 
 
 @record
@@ -71,8 +72,11 @@ class Corrections:
         """The attempt with a mistake of the expert's own; None for one without, or where none fits."""
         if derived_seed("correction", self._seed, attempt.rollout_id) >= self._share * 2**31:
             return None
-        domain, store = load_domain(attempt.task.domain), self._house.store
-        for fault in domain.faults(attempt.task, store, harness=attempt.harness, seed=attempt.seed):
+        expert, store = load_domain(attempt.task.domain), self._house.store
+        if not isinstance(expert, MistakeExpert):
+            self._not_played(attempt.task.task_id, "any", None, _NO_EXPERT)
+            return None
+        for fault in expert.faults(attempt.task, store, harness=attempt.harness, seed=attempt.seed):
             script = self._script(attempt.task, attempt.harness, fault, None)
             if script is not None:
                 self._scripts[attempt.rollout_id] = script
@@ -149,6 +153,8 @@ class Corrections:
                 self._leave(line, f"its harness {line.harness[:40]} is not one of this run")
             elif not load_domain(task.domain).demonstrates(task):
                 self._leave(line, "its task has no expert")
+            elif not isinstance(load_domain(task.domain), MistakeExpert):
+                self._leave(line, _NO_EXPERT)
             elif one in seen:
                 self._leave(line, "the same turn on the same task again")
             else:
@@ -167,22 +173,20 @@ class Corrections:
     def _script(self, task: Task, harness: str, fault: Fault, line: Correction | None) -> Script | None:
         limit = self._house.harness(harness).max_turns
         source = None if line is None else line.source
+        expert = load_domain(task.domain)
+        assert isinstance(expert, MistakeExpert)
         try:
-            turns = load_domain(task.domain).correct(
-                task, self._house.store, harness=harness, fault=fault, max_turns=limit
-            )
+            turns = expert.correct(task, self._house.store, harness=harness, fault=fault, max_turns=limit)
             why = self._too_long(turns, limit)
         except NotCorrectable as error:
             turns, why = (), str(error)
+        except RecipeError as error:  # the expert does not speak this harness
+            turns, why = (), error.message
         if why is not None:
-            row = Corrected(
-                task_id=task.task_id, kind=fault.kind, rollout_id=None, source=source, left_out=why
-            )
-            self.rows.append(row)
+            self._not_played(task.task_id, fault.kind, source, why)
             return None
-        return Script(
-            turns=turns, kind=fault.kind, answer=None if line is None else line.observation, source=source
-        )
+        answer = None if line is None else line.observation
+        return Script(turns=turns, kind=fault.kind, answer=answer, source=source)
 
     def _too_long(self, turns: Sequence[ExpertTurn], limit: int) -> str | None:
         """Why no policy could say this within the recipe's sizes."""
@@ -195,9 +199,10 @@ class Corrections:
         return None
 
     def _leave(self, line: Correction, why: str) -> None:
-        self.rows.append(
-            Corrected(task_id=line.task_id, kind=line.kind, rollout_id=None, source=line.source, left_out=why)
-        )
+        self._not_played(line.task_id, line.kind, line.source, why)
+
+    def _not_played(self, task_id: str, kind: str, source: CorrectionSource | None, why: str) -> None:
+        self.rows.append(Corrected(task_id=task_id, kind=kind, rollout_id=None, source=source, left_out=why))
 
 
 def write_rows(folder: Path, rows: Sequence[Corrected]) -> None:

@@ -118,8 +118,8 @@ def _by_domain(collected: Collected, signal: Signal) -> dict[str, float]:
     for row, taken in rows:
         if row:
             accepted[row[0].rollout.domain].append(float(taken))
-    numbers = {f"domain/{name}/accept_rate": fmean(values) for name, values in accepted.items()}
+    numbers = {f"domains/{name}/accept_rate": fmean(values) for name, values in accepted.items()}
     for name, values in advantages.items():
-        numbers[f"domain/{name}/advantage_mean"] = fmean(values)
-        numbers[f"domain/{name}/advantage_std"] = pstdev(values)
+        numbers[f"domains/{name}/advantage_mean"] = fmean(values)
+        numbers[f"domains/{name}/advantage_std"] = pstdev(values)
     return numbers

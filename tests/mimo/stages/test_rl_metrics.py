@@ -52,9 +52,9 @@ def test_dropped_groups_count_by_reason_and_turns_by_fault() -> None:
     assert numbers["turns/per_rollout"] == 1
     assert numbers["turns/malformed_per_1k/malformed"] == pytest.approx(1000 / 6)
     assert numbers["turns/malformed_per_1k/unknown-tool"] == 0
-    assert numbers["domain/coding/accept_rate"] == pytest.approx(1 / 3)
-    assert numbers["domain/coding/advantage_mean"] == pytest.approx(0.0)
-    assert numbers["domain/coding/advantage_std"] == pytest.approx(0.5)
+    assert numbers["domains/coding/accept_rate"] == pytest.approx(1 / 3)
+    assert numbers["domains/coding/advantage_mean"] == pytest.approx(0.0)
+    assert numbers["domains/coding/advantage_std"] == pytest.approx(0.5)
     assert "token_penalty/pos_before" in numbers
 
 
