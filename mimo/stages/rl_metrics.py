@@ -109,8 +109,8 @@ def _by_domain(collected: Collected, signal: Signal) -> dict[str, float]:
     """Per domain: accept rate of its groups, mean and standard deviation of the advantages that train."""
     accepted: dict[str, list[float]] = defaultdict(list)
     advantages: dict[str, list[float]] = defaultdict(list)
-    for row in signal.finished:
-        for item in row:
+    for finished in signal.finished:
+        for item in finished:
             if item.rollout.advantage is not None:
                 advantages[item.rollout.domain].append(item.rollout.advantage)
     rows: list[tuple[Sequence[Finished], bool]] = [(group.finished, True) for group in collected.accepted]
