@@ -107,7 +107,7 @@ def behavior_facts(rollout: Rollout, ground: Ground) -> BehaviorFacts:
         turns=len(steps),
         **{name: len(rows) for name, rows in places.items()},
         tested_after_edit=None if last is None else final is not None,
-        last_test_passed=None if final is None else _outcome(final),
+        last_test_passed=None if final is None else test_outcome(final.answer, final.exit_code),
         tests_seen_before_edit=any(_shows_tests(s, ground) for s in steps[: edits[0].number])
         if edits
         else None,
@@ -183,8 +183,8 @@ def _repeated(steps: list[_Step], *, by_place: bool) -> list[_Step]:
     return again
 
 
-def _outcome(step: _Step) -> bool | None:
-    """What a run of the tests showed, by the harness's exit code and the runner's words."""
-    if _FAILED_TEST.search(step.answer) or step.exit_code not in (0, None):
+def test_outcome(answer: str, exit_code: int | None) -> bool | None:
+    """What a run of the tests showed, by the harness's exit code and the runner's words; None = unclear."""
+    if _FAILED_TEST.search(answer) or exit_code not in (0, None):
         return False
-    return True if _PASSED_TEST.search(step.answer) else None
+    return True if _PASSED_TEST.search(answer) else None

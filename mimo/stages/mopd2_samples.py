@@ -19,6 +19,7 @@ from mimo.rollouts.signal import SampledGroup, SignalRules, learning_signal
 from mimo.rollouts.single_turn import sample_turns, turn_plans
 from mimo.rollouts.store import RolloutStore
 from mimo.stages.base import StageContext
+from mimo.stages.demonstrations import kept_demonstrations
 from mimo.stages.feed import TaskFeed
 from mimo.stages.hack_audit import HackAudit
 from mimo.types import HackVerdict, Rollout, Task
@@ -213,10 +214,5 @@ def usable(rollout: Rollout) -> bool:
 
 def _demonstrations(output: Path) -> list[Trajectory]:
     """The demonstrations that cold-start trained on."""
-    store = RolloutStore(output / "demonstrations")
-    payloads = store.payloads(0)
-    return [
-        Trajectory(rollout=rollout, payload=payloads[rollout.rollout_id])
-        for rollout in store.rollouts(0)
-        if rollout.verdict is not None and rollout.verdict.passed
-    ]
+    kept = kept_demonstrations(output / "demonstrations")
+    return [Trajectory(rollout=item.rollout, payload=item.payload) for item in kept]

@@ -12,13 +12,13 @@ from mimo.recipe.models import Recipe
 from mimo.rollouts.signal import Signal, SignalRules, learning_signal
 from mimo.rollouts.store import RolloutStore
 from mimo.stages.base import StageContext, StageResult
-from mimo.stages.collect import Collected, collect
+from mimo.stages.collect import collect
 from mimo.stages.feed import TaskFeed
 from mimo.stages.grade import Grading, open_judge, read_rubrics
-from mimo.stages.grade_metrics import redistribution_metrics
 from mimo.stages.hack_audit import HackAudit
+from mimo.stages.rl_metrics import step_metrics, time_metrics
 from mimo.stages.rl_records import record_step
-from mimo.stages.school import School, open_school
+from mimo.stages.school import School, open_school, weight_version
 from mimo.stages.sft import warmed_up
 from mimo.stages.start import starting_policy
 from mimo.stages.tasks import task_store, tasks_of
@@ -49,7 +49,11 @@ async def _train(ctx: StageContext) -> StageResult:
             signal = learning_signal(collected.accepted, rules) if collected.accepted else None
             metrics = await _learn(ctx, school, step, signal)
             record_step(ctx, RolloutStore(ctx.out), step + 1, collected, signal)
-            metrics |= _step_metrics(collected, signal, sampled_s, started) | grading.metrics()
+            version = weight_version(STAGE, step)
+            metrics |= step_metrics(collected, signal, version=version) | grading.metrics()
+            step_s = time.monotonic() - started
+            metrics |= time_metrics(collected, sampled_s=sampled_s, step_s=step_s)
+            metrics["time/grade_share"] = metrics["time/grade_s"] / step_s
             ctx.log(step + 1, metrics)
             school.checkpoint(step + 1, {"cursor": feed.cursor})
             ctx.check_stop()
@@ -78,34 +82,6 @@ def _headline(out: Path) -> dict[str, float]:
 
 def _judged(store: RolloutStore, step: int) -> list[bool]:
     return [item.verdict.passed for item in store.rollouts(step) if item.verdict is not None]
-
-
-def _step_metrics(
-    collected: Collected, signal: Signal | None, sampled_s: float, started: float
-) -> dict[str, float]:
-    every = [item for group in collected.accepted for item in group.finished]
-    every += [item for _, row in collected.rejected for item in row]
-    seconds = [item.rollout.seconds for item in every]
-    judged = [item.rollout.verdict.passed for item in every if item.rollout.verdict is not None]
-    metrics = {
-        "rollouts/total": float(len(every)),
-        "rollouts/pass_rate_all": sum(judged) / max(1, len(judged)),
-        "groups/sampled": float(len(collected.accepted) + len(collected.rejected)),
-        "groups/rejected": float(len(collected.rejected)),
-        "groups/wanted": float(collected.wanted),
-        "groups/rounds": float(collected.rounds),
-        "tokens/generated": float(sum(item.rollout.generated_tokens for item in every)),
-        "tokens/prompt": float(sum(item.rollout.prompt_tokens for item in every)),
-        "turns/malformed": float(
-            sum(bool(turn.flags) for item in every for c in item.rollout.contexts for turn in c.turns)
-        ),
-        "time/rollout_s": sampled_s,
-        "time/rollout_sample_s": sum(item.sample for item in seconds),
-        "time/rollout_tool_s": sum(item.tool for item in seconds),
-        "time/rollout_verify_s": sum(item.verify for item in seconds),
-        "time/step_s": time.monotonic() - started,
-    }
-    return metrics | ({} if signal is None else signal.metrics | redistribution_metrics(signal))
 
 
 def open_grading(ctx: StageContext) -> Grading:

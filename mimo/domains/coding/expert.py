@@ -30,10 +30,7 @@ def demonstration(task: Task, store: TaskStore, *, harness: str, seed: int) -> S
     Raises:
         RecipeError: a held-out or foreign task, or a harness the expert does not speak.
     """
-    if not can_demonstrate(task):
-        raise RecipeError(f"task {task.task_id} ({task.family}, {task.split}) has no demonstration")
-    if harness != HARNESS:
-        raise RecipeError(f"the coding expert does not speak {harness!r}", hint=f"use {HARNESS}")
+    refuse_foreign(task, harness)
     path, line, code = one_line_edit(store.snapshot(task), store.private(task))
     rng = random.Random(f"expert/{task.task_id}/{seed}")
     edit = _turn(f'<edit path="{path}" line="{line}">{code}</edit>', action="edit")
@@ -47,6 +44,14 @@ def demonstration(task: Task, store: TaskStore, *, harness: str, seed: int) -> S
     if way < 0.6 and isinstance(visible, list) and visible:
         return [_turn(f'<look path="{visible[0]}"/>', action="look"), edit, submit]
     return [edit, submit]
+
+
+def refuse_foreign(task: Task, harness: str) -> None:
+    """RecipeError for a held-out or foreign task, or a harness the expert does not speak."""
+    if not can_demonstrate(task):
+        raise RecipeError(f"task {task.task_id} ({task.family}, {task.split}) has no demonstration")
+    if harness != HARNESS:
+        raise RecipeError(f"the coding expert does not speak {harness!r}", hint=f"use {HARNESS}")
 
 
 def one_line_edit(base: Path, private: Path) -> tuple[str, int, str]:

@@ -21,11 +21,15 @@ OLD = {
     "README.rst": "Adder\n",
     "adder.py": '__version__ = "1.0"\n\n\ndef add(a, b):\n    return a - b\n',
     "adder.egg-info/PKG-INFO": "Version: 1.0\n",
+    ".github/workflows/ci.yml": "on: push\n",
     "tests/test_adder.py": "from adder import add\n\n\ndef test_zero():\n    assert add(0, 0) == 0\n",
 }
 NEW = OLD | {
     "PKG-INFO": OLD["PKG-INFO"].replace("1.0", "1.1"),
     "README.rst": "Adder\n- 1.1 Negative results are gone (thanks @somebody)\n",
+    ".github/workflows/ci.yml": "on: [push]\n",
+    ".idea/workspace.xml": "<project/>\n",
+    "Makefile": "test:\n\tpytest\n",
     "adder.py": OLD["adder.py"].replace("1.0", "1.1").replace("a - b", "a + b"),
     "tests/test_adder.py": OLD["tests/test_adder.py"]
     + "\n\ndef test_adds_up():\n    assert add(2, 3) == 5\n",
@@ -68,6 +72,7 @@ def test_a_pair_becomes_a_task_that_tells(pair: PypiPair, lab: Lab, tmp_path: Pa
     assert "thanks" not in text
     assert "test_adds_up" in text
     assert "a + b" not in text
+    assert "Source files: adder.py\n" in text, "editors' and services' settings are no part of a repair"
     assert not (folder / "environment/repo/PKG-INFO").exists()
     assert '__version__ = "1.0"' in (folder / "solution/files/adder.py").read_text()
     task = lab.imported(folder)
