@@ -7,6 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
+import numpy as np
+
+_RESAMPLES = 2000
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rate:
@@ -38,6 +42,31 @@ def pass_rate(outcomes: Mapping[str, Sequence[bool]], *, confidence: float) -> R
     mean = sum(means) / len(means)
     low, high = _wilson(mean, _effective(means, mean, rollouts), confidence)
     return Rate(mean=mean, low=low, high=high, tasks=len(rows), rollouts=rollouts)
+
+
+def mean_score(scores: Mapping[str, Sequence[float]], *, confidence: float) -> Rate:
+    """The mean over tasks of each task's mean score, and its interval.
+
+    The interval is the percentile bootstrap over tasks (resampled whole, so that rollouts of one task count
+    together; the draw is fixed). It has no width where all tasks have the same mean, and a single task has
+    none.
+
+    Args:
+        scores: task id -> one number a rollout; tasks without a score are left out.
+        confidence: two-sided, in (0, 1).
+    """
+    rows = [list(row) for _, row in sorted(scores.items()) if row]
+    rollouts = sum(map(len, rows))
+    if not rows:
+        return Rate(mean=None, low=None, high=None, tasks=0, rollouts=0)
+    means = np.array([sum(row) / len(row) for row in rows])
+    mean = float(means.mean())
+    if len(means) < 2:
+        return Rate(mean=mean, low=None, high=None, tasks=1, rollouts=rollouts)
+    drawn = np.random.default_rng(0).integers(len(means), size=(_RESAMPLES, len(means)))
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(means[drawn].mean(axis=1), (tail, 1 - tail))
+    return Rate(mean=mean, low=float(low), high=float(high), tasks=len(rows), rollouts=rollouts)
 
 
 def _effective(means: Sequence[float], mean: float, rollouts: int) -> float:

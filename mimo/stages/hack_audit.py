@@ -15,7 +15,6 @@ from mimo.rollouts.signal import SampledGroup
 from mimo.stages.environment_probe import secrets_of
 from mimo.types import HackFinding, HackVerdict, Rollout, Task
 
-
 _NO_FACTS = TaskFacts(needles=Needles())
 
 
