@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mimo.backends.base import LossSpec
 from mimo.recipe.training_sections import ColdStart as ColdStartSettings
 from mimo.rollouts.evaluate import evaluate, outcomes
 from mimo.rollouts.rates import pass_rate
+from mimo.rollouts.store import RolloutStore
 from mimo.stages.base import StageContext, StageResult
 from mimo.stages.demonstrations import Demonstration, demonstrations
 from mimo.stages.engines import base_policy, open_house
@@ -53,8 +56,9 @@ async def _train(
         stop = False
         if _evaluates(spec, step + 1):
             metrics |= await school.publish(step + 1)
+            began = time.monotonic()
             rate = await _pass_rate(ctx, spec, school, step + 1)
-            metrics["eval/pass_rate"] = rate
+            metrics |= {"eval/pass_rate": rate, "time/rollout_s": time.monotonic() - began}
             stop = spec.stop_pass_rate is not None and rate >= spec.stop_pass_rate.low
         elif step + 1 == spec.steps:
             metrics |= await school.publish(step + 1)
@@ -93,6 +97,8 @@ async def _pass_rate(ctx: StageContext, spec: ColdStartSettings, school: School,
         seed=ctx.recipe.seed,
         on_done=lambda done, total: ctx.progress(step, spec.steps, "step", f"evaluating {done}/{total}"),
     )
+    measured = [replace(item, payload=None) for item in finished]
+    RolloutStore(ctx.out / "evaluation").write(step, measured)
     rate = pass_rate(outcomes(item.rollout for item in finished), confidence=0.95)
     failed = sum(item.rollout.verdict is None for item in finished)
     if failed:

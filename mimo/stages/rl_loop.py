@@ -9,6 +9,7 @@ from pathlib import Path
 from mimo.algo.batch import TokenPenalty
 from mimo.algo.length_penalty import LengthPenalty
 from mimo.recipe.models import Recipe
+from mimo.rollouts.loop import Finished
 from mimo.rollouts.signal import Signal, SignalRules, learning_signal
 from mimo.rollouts.store import RolloutStore
 from mimo.stages.base import StageContext, StageResult
@@ -20,6 +21,7 @@ from mimo.stages.hack_audit import HackAudit
 from mimo.stages.rl_records import record_step
 from mimo.stages.school import School, open_school
 from mimo.stages.sft import warmed_up
+from mimo.stages.signal_counts import count_rollouts, count_signal
 from mimo.stages.start import starting_policy
 from mimo.stages.tasks import task_store, tasks_of
 
@@ -47,6 +49,7 @@ async def _train(ctx: StageContext) -> StageResult:
             )
             sampled_s = time.monotonic() - started - grading.seconds
             signal = learning_signal(collected.accepted, rules) if collected.accepted else None
+            _count(ctx, step, collected, signal, rules)
             metrics = await _learn(ctx, school, step, signal)
             record_step(ctx, RolloutStore(ctx.out), step + 1, collected, signal)
             metrics |= _step_metrics(collected, signal, sampled_s, started) | grading.metrics()
@@ -69,6 +72,22 @@ async def _learn(ctx: StageContext, school: School, step: int, signal: Signal | 
     return metrics | {"step/trained": 1.0}
 
 
+def _count(
+    ctx: StageContext, step: int, collected: Collected, signal: Signal | None, rules: SignalRules
+) -> None:
+    if signal is not None:
+        count_signal(ctx, step + 1, signal, rules)
+    count_rollouts(ctx, step + 1, _sampled(collected))
+    if collected.rounds > 1:
+        ctx.count("refill round", collected.rounds - 1, why=f"step {step + 1}: the filter rejected groups")
+
+
+def _sampled(collected: Collected) -> list[Finished]:
+    """Every rollout of the step, of accepted groups and of rejected ones."""
+    every = [item for group in collected.accepted for item in group.finished]
+    return every + [item for _, row in collected.rejected for item in row]
+
+
 def _headline(out: Path) -> dict[str, float]:
     """The pass rates of the first and the last step that were sampled."""
     store = RolloutStore(out)
@@ -83,8 +102,7 @@ def _judged(store: RolloutStore, step: int) -> list[bool]:
 def _step_metrics(
     collected: Collected, signal: Signal | None, sampled_s: float, started: float
 ) -> dict[str, float]:
-    every = [item for group in collected.accepted for item in group.finished]
-    every += [item for _, row in collected.rejected for item in row]
+    every = _sampled(collected)
     seconds = [item.rollout.seconds for item in every]
     judged = [item.rollout.verdict.passed for item in every if item.rollout.verdict is not None]
     metrics = {

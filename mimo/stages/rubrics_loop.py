@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -41,7 +42,12 @@ def synthesize_rubrics(ctx: StageContext) -> StageResult:
     done = 0 if ctx.resume is None else ctx.resume.step
     if done < len(chunks):
         asyncio.run(_attempt_all(ctx, chunks, done))
-    return _publish(ctx, tasks)
+    began = time.monotonic()
+    result = _publish(ctx, tasks)
+    if ctx.resume is None or ctx.resume.state.get("published") is None:
+        ctx.log(len(chunks), {"time/grade_s": time.monotonic() - began})
+    ctx.commit(len(chunks), {"published": True})
+    return result
 
 
 async def _attempt_all(ctx: StageContext, chunks: Sequence[Sequence[Task]], done: int) -> None:
@@ -55,8 +61,9 @@ async def _attempt_all(ctx: StageContext, chunks: Sequence[Sequence[Task]], done
         version = weight_version(STAGE, 0)
         ctx.event("weights", await hold(ctx, sampler, canary, start.model_dir, version))
         for number, chunk in enumerate(chunks[done:], done + 1):
+            began = time.monotonic()
             finished = await _attempts(ctx, sampler, house, chunk, number=number, of=len(chunks))
-            _keep(ctx, number, finished)
+            _keep(ctx, number, finished, time.monotonic() - began)
     await sampler.close()
 
 
@@ -76,13 +83,14 @@ async def _attempts(
     )
 
 
-def _keep(ctx: StageContext, number: int, finished: Sequence[Finished]) -> None:
+def _keep(ctx: StageContext, number: int, finished: Sequence[Finished], seconds: float) -> None:
     """Write a chunk's attempts, trace a few, commit."""
     RolloutStore(ctx.out).write(number, finished)
     for item in sampled_traces(finished, ctx.recipe.tracking.traces_per_step):
         ctx.trace(number, trace_of(item))
     judged = [item.rollout.verdict for item in finished if item.rollout.verdict is not None]
-    ctx.log(number, {"attempts/pass_rate": sum(v.passed for v in judged) / max(1, len(judged))})
+    rate = sum(verdict.passed for verdict in judged) / max(1, len(judged))
+    ctx.log(number, {"attempts/pass_rate": rate, "time/rollout_s": seconds})
     ctx.commit(number, {})
     ctx.check_stop()
 
