@@ -77,7 +77,7 @@ def chosen(candidates: Sequence[Correction], most: int) -> tuple[list[Correction
     left_out: Counter[str] = Counter()
     once: dict[tuple[str, ...], Correction] = {}
     for item in sorted(candidates, key=_order):
-        once.setdefault((item.task_id, item.harness, item.faulty, item.observation), item)
+        once.setdefault((item.task_id, item.harness, item.kind, item.faulty, item.observation), item)
     if twins := len(candidates) - len(once):
         left_out["the same turn again"] = twins
     rows = [_spread(row) for _, row in sorted(_by_kind(once.values()).items(), key=_rank)]

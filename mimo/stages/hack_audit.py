@@ -50,6 +50,8 @@ class HackAudit:
         return self._facts[task.task_id]
 
     def _made(self, task: Task) -> TaskFacts | None:
+        if not self._store.private(task).is_dir() or not self._store.snapshot(task).is_dir():
+            return None  # nothing to compare with: no evidence could ever be found
         secrets = secrets_of(task, self._store)
         try:
             with open_scene(self._store.snapshot(task), task.base_commit, secrets) as scene:

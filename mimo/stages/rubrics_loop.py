@@ -43,8 +43,9 @@ def synthesize_rubrics(ctx: StageContext) -> StageResult:
     if done < len(chunks):
         asyncio.run(_attempt_all(ctx, chunks, done))
     began = time.monotonic()
-    result = _publish(ctx, tasks)
-    if ctx.resume is None or ctx.resume.state.get("published") is None:
+    counted = ctx.resume is not None and ctx.resume.state.get("published") is not None
+    result = _publish(ctx, tasks, counted=counted)
+    if not counted:
         ctx.log(len(chunks), {"time/grade_s": time.monotonic() - began})
     ctx.commit(len(chunks), {"published": True})
     return result
@@ -95,7 +96,8 @@ def _keep(ctx: StageContext, number: int, finished: Sequence[Finished], seconds:
     ctx.check_stop()
 
 
-def _publish(ctx: StageContext, tasks: Sequence[Task]) -> StageResult:
+def _publish(ctx: StageContext, tasks: Sequence[Task], *, counted: bool) -> StageResult:
+    """Route and write; `counted`: an earlier start has counted what is left out."""
     attempts: dict[str, list[Finished]] = defaultdict(list)
     for item in stored_attempts(RolloutStore(ctx.out)):
         attempts[item.rollout.task_id].append(item)
@@ -106,7 +108,7 @@ def _publish(ctx: StageContext, tasks: Sequence[Task]) -> StageResult:
     }
     if judge is not None:
         judge.close()
-        if lost := judge.failures["no answer"]:
+        if (lost := judge.failures["no answer"]) and not counted:
             ctx.count("judge gave no answer", lost, why="while rubrics were written")
     everything = [
         routed[task.task_id].task if task.task_id in routed else task for task in read_tasks(task_folder(ctx))
@@ -115,7 +117,8 @@ def _publish(ctx: StageContext, tasks: Sequence[Task]) -> StageResult:
     write_atomic(ctx.out / "tasks.jsonl", b"".join(map(to_line, everything)))
     write_atomic(ctx.out / "rubrics.jsonl", b"".join(to_line(r.rubric) for r in rows if r.rubric is not None))
     write_atomic(ctx.out / "flags.jsonl", b"".join(to_line(flag) for row in rows for flag in row.flags))
-    _count(ctx, rows)
+    if not counted:
+        _count(ctx, rows)
     if all(row.task.pass_rate is None for row in rows):
         raise StageFailed("no attempt has a verdict", hint="see the errors in rollouts/")
     return _result(rows)
