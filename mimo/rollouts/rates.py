@@ -7,10 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-import numpy as np
-
-_RESAMPLES = 2000
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rate:
@@ -47,36 +43,42 @@ def pass_rate(outcomes: Mapping[str, Sequence[bool]], *, confidence: float) -> R
 def mean_score(scores: Mapping[str, Sequence[float]], *, confidence: float) -> Rate:
     """The mean over tasks of each task's mean score, and its interval.
 
-    The interval is the percentile bootstrap over tasks (resampled whole, so that rollouts of one task count
-    together; the draw is fixed). It has no width where all tasks have the same mean, and a single task has
-    none.
+    As `pass_rate`: Wilson's interval at the number whose binomial variance equals the variance between the
+    tasks' means. Scores that differ little between tasks are worth more than as many passes and failures, so
+    nothing caps that number from above; with all means equal it is the number of tasks.
 
     Args:
-        scores: task id -> one number a rollout; tasks without a score are left out.
+        scores: task id -> one number in [0, 1] a rollout; tasks without a score are left out.
         confidence: two-sided, in (0, 1).
     """
-    rows = [list(row) for _, row in sorted(scores.items()) if row]
+    rows = [list(row) for row in scores.values() if row]
     rollouts = sum(map(len, rows))
     if not rows:
         return Rate(mean=None, low=None, high=None, tasks=0, rollouts=0)
-    means = np.array([sum(row) / len(row) for row in rows])
-    mean = float(means.mean())
-    if len(means) < 2:
-        return Rate(mean=mean, low=None, high=None, tasks=1, rollouts=rollouts)
-    drawn = np.random.default_rng(0).integers(len(means), size=(_RESAMPLES, len(means)))
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(means[drawn].mean(axis=1), (tail, 1 - tail))
-    return Rate(mean=mean, low=float(low), high=float(high), tasks=len(rows), rollouts=rollouts)
+    means = [sum(row) / len(row) for row in rows]
+    mean = sum(means) / len(means)
+    number = max(_binomial(means, mean) or 0.0, float(len(rows)))
+    low, high = _wilson(mean, number, confidence)
+    return Rate(mean=mean, low=low, high=high, tasks=len(rows), rollouts=rollouts)
 
 
 def _effective(means: Sequence[float], mean: float, rollouts: int) -> float:
     tasks = len(means)
     if tasks < 2:
         return float(tasks)
-    variance = sum((value - mean) ** 2 for value in means) / (tasks - 1) / tasks
-    if variance == 0.0:
+    number = _binomial(means, mean)
+    if number is None:
         return float(tasks) if mean in (0.0, 1.0) else float(rollouts)
-    return min(max(mean * (1 - mean) / variance, float(tasks)), float(rollouts))
+    return min(max(number, float(tasks)), float(rollouts))
+
+
+def _binomial(means: Sequence[float], mean: float) -> float | None:
+    """The number whose binomial variance is that of the mean of `means`; None where they do not differ."""
+    tasks = len(means)
+    if tasks < 2:
+        return None
+    variance = sum((value - mean) ** 2 for value in means) / (tasks - 1) / tasks
+    return mean * (1 - mean) / variance if variance > 0.0 else None
 
 
 def _wilson(share: float, number: float, confidence: float) -> tuple[float, float]:

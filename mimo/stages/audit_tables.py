@@ -115,8 +115,8 @@ def _quality(conclusion: Conclusion) -> Json:
     ]
     note = (
         "By program analysis, all criteria of the catalogue. Solution, behaviour and rank factor: mean over "
-        "passes; graded: verdict x solution x behaviour over all judged rollouts. Intervals: bootstrap over "
-        "tasks. Ungraded passes and unjudged rollouts are in no mean."
+        "passes; graded: verdict x solution x behaviour over all judged rollouts; intervals as of pass rates, "
+        "by the variance between tasks. Ungraded passes and unjudged rollouts are in no mean."
     )
     columns = ["policy", "split", "passed", "solution", "behaviour", "graded", "rank factor", "ungraded"]
     return _table("Graded quality", note, [*columns, "unjudged"], rows)

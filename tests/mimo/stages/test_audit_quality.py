@@ -88,9 +88,7 @@ def test_intervals_are_of_tasks(tmp_path: Path) -> None:
     tasks = prepared(tmp_path)
     rows = {"p": [by("p", attempt(tasks["t"], f"a{number}")) for number in range(5)]}
     product = _qualities(tmp_path, tasks, rows)["p", "train"].product
-    assert (product.mean, product.low, product.tasks, product.rollouts) == (
-        pytest.approx(UNINFORMED),
-        None,
-        1,
-        5,
-    )
+    assert product.mean == pytest.approx(UNINFORMED)
+    assert (product.tasks, product.rollouts) == (1, 5)
+    assert product.low is not None
+    assert product.low < 0.3
