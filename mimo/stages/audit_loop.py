@@ -17,6 +17,7 @@ from mimo.stages.base import StageContext, StageResult
 from mimo.stages.engines import base_policy, open_house
 from mimo.stages.rl_records import sampled_traces, trace_of
 from mimo.stages.school import canary_for, weight_version
+from mimo.stages.signal_counts import count_rollouts
 from mimo.stages.start import StartingPolicy, checkpoint_policy
 from mimo.stages.tasks import read_tasks, task_folder
 from mimo.types import Json, Rollout, Task
@@ -122,6 +123,7 @@ async def _evaluate(ctx: StageContext, sampler: VllmSampler, house: House, entry
         ctx.trace(step, trace_of(item))
     rates = _rates(ctx, [item.rollout for item in finished])
     ctx.log(step, {f"pass_rate/{label}": row["mean"] for label, row in rates["split"].items()})
+    count_rollouts(ctx, step, finished)
     _count_unjudged(ctx, [item.rollout for item in finished], entry.name)
     ctx.commit(step, {})
     ctx.check_stop()

@@ -114,8 +114,8 @@ def _quality(conclusion: Conclusion) -> Json:
         for row in conclusion.quality
     ]
     note = (
-        "By program analysis, all criteria of the catalogue. Solution, behaviour and rank factor: mean over "
-        "passes; graded: verdict x solution x behaviour over all judged rollouts; intervals as of pass rates, "
+        "By program analysis, all criteria of the catalogue. Solution, behaviour, rank factor: mean over "
+        "passes; graded: verdict x solution x behaviour over all judged rollouts. Intervals as of pass rates "
         "by the variance between tasks. Ungraded passes and unjudged rollouts are in no mean."
     )
     columns = ["policy", "split", "passed", "solution", "behaviour", "graded", "rank factor", "ungraded"]

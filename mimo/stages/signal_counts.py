@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from mimo.hacks.audit import history_length
 from mimo.rollouts.loop import Finished
 from mimo.rollouts.signal import Signal, SignalRules
 from mimo.stages.base import StageContext
@@ -55,10 +56,20 @@ def _count_penalty(ctx: StageContext, step: int, metrics: Mapping[str, float]) -
 
 
 def count_rollouts(ctx: StageContext, step: int, finished: Sequence[Finished]) -> None:
-    """Rollouts that ended because their context or their turns were used up."""
+    """Rollouts that ended because their context or their turns were used up; tool outputs that were cut."""
     cut = sum(item.rollout.status is RolloutStatus.TRUNCATED for item in finished)
     if cut:
         ctx.count("rollout truncated", cut, why=f"step {step}: no room or no turn left")
+    results = [
+        turn.tool_result
+        for item in finished
+        for context in item.rollout.contexts
+        for turn in context.turns[history_length(item.rollout) :]
+    ]
+    if shortened := sum(result is not None and result.truncated for result in results):
+        ctx.count(
+            "tool output cut", shortened, why=f"step {step}: harness.observation_tokens or output_bytes"
+        )
 
 
 def count_masked_tokens(ctx: StageContext, step: int, metrics: Mapping[str, float]) -> None:

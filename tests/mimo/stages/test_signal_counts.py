@@ -10,7 +10,7 @@ from mimo.rollouts.loop import Finished
 from mimo.rollouts.signal import SignalRules, learning_signal
 from mimo.stages.rl_loop import signal_rules
 from mimo.stages.signal_counts import count_clipped, count_masked_tokens, count_rollouts, count_signal
-from mimo.types import RolloutStatus, Routing
+from mimo.types import RolloutStatus, Routing, ToolResult, Turn
 from tests.mimo.rollouts.made import made_group, made_rollout
 from tests.mimo.stages.graded import NotedContext, smoke_recipe
 
@@ -57,13 +57,22 @@ def test_truncated_rollouts_masked_and_clipped_tokens() -> None:
     ctx = NotedContext(recipe=smoke_recipe(), inputs={}, out=Path("/nonexistent"))
     cut = made_rollout(0, False)
     cut = replace(cut, rollout=replace(cut.rollout, status=RolloutStatus.TRUNCATED))
-    count_rollouts(ctx, 1, [cut, made_rollout(1, True)])
+    count_rollouts(ctx, 1, [cut, made_rollout(1, True), _with_cut_output()])
     shares = {"mask/positive_low": 0.25, "mask/negative_high": 0.5}
     count_masked_tokens(ctx, 1, {**shares, "tokens/positive": 8.0, "tokens/negative": 4.0})
     count_masked_tokens(ctx, 2, {"tokens/positive": 8.0})
     count_clipped(ctx, 1, {"gap_clipped_share/student/rl-mixed": 0.1, "tokens/student/rl-mixed": 30.0})
     assert ctx.counts == {
         "rollout truncated": 1,
+        "tool output cut": 1,
         "token masked by the importance bounds": 4,
         "token gap clipped to mopd2.clip": 3,
     }
+
+
+def _with_cut_output() -> Finished:
+    made = made_rollout(2, True)
+    context = made.rollout.contexts[0]
+    cut = ToolResult(exit_code=0, truncated=True)
+    turns = (*context.turns, Turn(role="tool", text="…", span=(7, 7), tool_result=cut))
+    return replace(made, rollout=replace(made.rollout, contexts=(replace(context, turns=turns),)))
