@@ -92,10 +92,8 @@ class Step:
 
     @property
     def outcome(self) -> bool | None:
-        """What a run of the tests showed, by the harness's exit code and the runner's words."""
-        if _FAILED_TEST.search(self.answer) or self.exit_code not in (0, None):
-            return False
-        return True if _PASSED_TEST.search(self.answer) else None
+        """What it showed as a run of the tests."""
+        return test_outcome(self.answer, self.exit_code)
 
 
 def behavior_facts(rollout: Rollout, ground: Ground) -> BehaviorFacts:
@@ -121,7 +119,7 @@ def behavior_facts(rollout: Rollout, ground: Ground) -> BehaviorFacts:
         turns=len(steps),
         **{name: len(rows) for name, rows in places.items()},
         tested_after_edit=None if last is None else final is not None,
-        last_test_passed=None if final is None else final.outcome,
+        last_test_passed=None if final is None else test_outcome(final.answer, final.exit_code),
         tests_seen_before_edit=any(_shows_tests(s, ground) for s in steps[: edits[0].number])
         if edits
         else None,
@@ -196,3 +194,10 @@ def repeated(steps: list[Step], *, by_place: bool) -> list[Step]:
             seen.clear()
         seen.add(key)
     return again
+
+
+def test_outcome(answer: str, exit_code: int | None) -> bool | None:
+    """What a run of the tests showed, by the harness's exit code and the runner's words; None = unclear."""
+    if _FAILED_TEST.search(answer) or exit_code not in (0, None):
+        return False
+    return True if _PASSED_TEST.search(answer) else None

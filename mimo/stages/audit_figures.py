@@ -146,10 +146,10 @@ def resets_note(resets: Resets) -> str:
 
 
 def split_rates(rates: Mapping[str, Json]) -> Iterator[tuple[str, str, float, float, float]]:
-    """(policy, split, mean, low, high) of every measured pass rate."""
+    """(policy, split, mean, low, high) of every measured pass rate; rates by domain come after the splits."""
     for policy, row in rates.items():
-        splits = cast("dict[str, dict[str, dict[str, float]]]", row)["split"]
-        for split, rate in splits.items():
+        kinds = cast("dict[str, dict[str, dict[str, float]]]", row)
+        for split, rate in (kinds["split"] | kinds.get("domain", {})).items():
             yield policy, split, rate["mean"], rate["low"], rate["high"]
 
 

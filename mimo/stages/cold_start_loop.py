@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 from mimo.backends.base import LossSpec
 from mimo.recipe.training_sections import ColdStart as ColdStartSettings
@@ -97,8 +96,7 @@ async def _pass_rate(ctx: StageContext, spec: ColdStartSettings, school: School,
         seed=ctx.recipe.seed,
         on_done=lambda done, total: ctx.progress(step, spec.steps, "step", f"evaluating {done}/{total}"),
     )
-    measured = [replace(item, payload=None) for item in finished]
-    RolloutStore(ctx.out / "evaluation").write(step, measured)
+    RolloutStore(ctx.out).write(step, finished)
     rate = pass_rate(outcomes(item.rollout for item in finished), confidence=0.95)
     failed = sum(item.rollout.verdict is None for item in finished)
     if failed:

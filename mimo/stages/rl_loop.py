@@ -9,7 +9,6 @@ from pathlib import Path
 from mimo.algo.batch import TokenPenalty
 from mimo.algo.length_penalty import LengthPenalty
 from mimo.recipe.models import Recipe
-from mimo.rollouts.loop import Finished
 from mimo.rollouts.signal import Signal, SignalRules, learning_signal
 from mimo.rollouts.store import RolloutStore
 from mimo.stages.base import StageContext, StageResult
@@ -77,15 +76,10 @@ def _count(
 ) -> None:
     if signal is not None:
         count_signal(ctx, step + 1, signal, rules)
-    count_rollouts(ctx, step + 1, _sampled(collected))
+    count_rollouts(ctx, step + 1, [item for group in collected.accepted for item in group.finished])
+    count_rollouts(ctx, step + 1, [item for _, row in collected.rejected for item in row])
     if collected.rounds > 1:
         ctx.count("refill round", collected.rounds - 1, why=f"step {step + 1}: the filter rejected groups")
-
-
-def _sampled(collected: Collected) -> list[Finished]:
-    """Every rollout of the step, of accepted groups and of rejected ones."""
-    every = [item for group in collected.accepted for item in group.finished]
-    return every + [item for _, row in collected.rejected for item in row]
 
 
 def _headline(out: Path) -> dict[str, float]:
@@ -102,7 +96,8 @@ def _judged(store: RolloutStore, step: int) -> list[bool]:
 def _step_metrics(
     collected: Collected, signal: Signal | None, sampled_s: float, started: float
 ) -> dict[str, float]:
-    every = _sampled(collected)
+    every = [item for group in collected.accepted for item in group.finished]
+    every += [item for _, row in collected.rejected for item in row]
     seconds = [item.rollout.seconds for item in every]
     judged = [item.rollout.verdict.passed for item in every if item.rollout.verdict is not None]
     metrics = {
