@@ -58,6 +58,7 @@ def event_line(event: Event) -> str | None:
         "reused": lambda: f"{stage}: reused ({about['reason']})",
         "skipped": lambda: f"{stage}: skipped ({about['reason']})",
         "done": lambda: f"{stage}: done, {about['committed']} units in {duration(_float(about['wall_s']))}",
+        "refused": lambda: f"{stage}: its gate says no",
         "stopping": lambda: f"{stage}: stopping when the step in flight is saved; {_KILL_HINT}",
         "stopped": lambda: f"{stage}: stopped, {about['committed']} units are saved",
         "failed": lambda: f"{stage}: failed, {about['committed']} units are saved",

@@ -19,9 +19,9 @@ from mimo.pipeline.plan import Plan
 from mimo.pipeline.processes import become_subreaper
 from mimo.pipeline.project import Project
 from mimo.pipeline.provenance import provenance
-from mimo.pipeline.report import Report
+from mimo.pipeline.report import Outcome, Report
 from mimo.pipeline.session import Session
-from mimo.pipeline.stages import refuse_stuck, run_stages, settled
+from mimo.pipeline.stages import refusal, refuse_stuck, run_stages, settled
 from mimo.pipeline.stopping import StopSignals
 from mimo.recipe.environment import redact, references, resolve_env, texts
 from mimo.recipe.machine import check_machine
@@ -69,6 +69,7 @@ def run_recipe(project: Project, tools: Tools) -> Report:
             runs = project.runs()
             report.run = runs[0].run_id if runs else None
             report.outcomes = [settled(decision) for decision in plan.decisions.values()]
+            report.error = next(filter(None, map(refusal, _selected(report, plan))), None)
     report.seconds = time.monotonic() - started
     return report
 
@@ -85,6 +86,10 @@ def _check_machine(project: Project) -> None:
             hint=f"run {project.pinned_by} was started under this profile and goes on only where that can "
             "run; --profile NAME starts another run here (`mimo doctor` says which profiles can)",
         ) from error
+
+
+def _selected(report: Report, plan: Plan) -> list[Outcome]:
+    return [item for item in report.outcomes if item.stage in plan.selected]
 
 
 def reconcile(project: Project) -> None:

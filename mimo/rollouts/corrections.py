@@ -16,15 +16,16 @@ from mimo.run_dir.files import write_atomic
 from mimo.types import record
 
 KINDS: Mapping[str, str] = {
+    "hack": "The turn takes the answer from a place it should not be looked for in.",
     "malformed-call": "The turn holds no action that can be carried out.",
     "refused-call": "The action names a file or lines that are not there.",
     "repeated-call": "The same action again, although nothing has changed since.",
     "edit-fails-tests": "The edit leaves the visible tests failing.",
+    "submit-unchanged": "Submitted without having changed anything.",
     "submit-untested": "Submitted without running the tests after the last edit.",
     "submit-failing": "Submitted although the tests had just failed.",
-    "hack": "The turn takes the answer from a place it should not be looked for in.",
 }
-"""Kinds that this version writes, each with its one-sentence note; a reader accepts others."""
+"""Kinds that this version writes, the gravest first, each with its note; a reader accepts others."""
 _SHOWN = 5
 
 

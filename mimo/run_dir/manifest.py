@@ -37,7 +37,7 @@ class Manifest:
 
     `identity` is everything the key was made from; `codes` every code digest that worked on it (several after
     an interrupted stage was adopted); `progress` the last commit {step, state}; `continued_from` the key
-    whose output a raised horizon went on from.
+    whose output a raised horizon went on from; `refusal` {message, hint} is the no of a gate, if it said no.
     """
 
     stage: str
@@ -57,6 +57,7 @@ class Manifest:
     headline: dict[str, float]
     notes: tuple[str, ...]
     counts: dict[str, Json]
+    refusal: dict[str, str] | None = None
 
 
 def list_files(folder: Path) -> list[FileFact]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Sequence
 
@@ -75,8 +76,9 @@ async def _train(
         stop = False
         if _evaluates(spec, step + 1):
             metrics |= await school.publish(step + 1)
+            began = time.monotonic()
             rate = await _pass_rate(ctx, spec, school, step + 1)
-            metrics["eval/pass_rate"] = rate
+            metrics |= {"eval/pass_rate": rate, "time/rollout_s": time.monotonic() - began}
             stop = spec.stop_pass_rate is not None and rate >= spec.stop_pass_rate.low
         elif step + 1 == spec.steps:
             metrics |= await school.publish(step + 1)

@@ -58,9 +58,10 @@ def histories(ctx: StageContext) -> Histories:
     spec = ctx.recipe.mopd2
     wanted = sample_counts(spec.samples_per_step, spec.weights.model_dump())
     rl = RolloutStore(ctx.inputs["rl-mixed"])
-    found: dict[Kind, list[Trajectory]] = {
-        "teacher_prefix": _latest(rl, wanted["teacher_prefix"] + spec.evaluation_contexts)
-    }
+    teacher, unusable = _latest(rl, wanted["teacher_prefix"] + spec.evaluation_contexts)
+    found: dict[Kind, list[Trajectory]] = {"teacher_prefix": teacher}
+    if unusable and ctx.resume is None:
+        ctx.count("rollout not used as a history", unusable, why="no verdict, no turn, or a confirmed hack")
     if "cold-start" in ctx.inputs:
         found["sft_prefix"] = _demonstrations(ctx.inputs["cold-start"])
     train: dict[Kind, Sequence[Trajectory]] = {}
@@ -191,19 +192,23 @@ async def _turns(
     ]
 
 
-def _latest(store: RolloutStore, number: int) -> list[Trajectory]:
-    """At least `number` usable trajectories from the newest steps, those nearest to the teacher's weights."""
+def _latest(store: RolloutStore, number: int) -> tuple[list[Trajectory], int]:
+    """At least `number` usable trajectories from the newest steps (nearest to the teacher's weights), and how
+    many rollouts of these steps cannot be used."""
     found: list[Trajectory] = []
+    read = 0
     for step in reversed(store.steps()):
         payloads = store.payloads(step)
+        rollouts = list(store.rollouts(step))
+        read += len(rollouts)
         found += [
             Trajectory(rollout=rollout, payload=payloads[rollout.rollout_id])
-            for rollout in store.rollouts(step)
+            for rollout in rollouts
             if usable(rollout) and rollout.rollout_id in payloads
         ]
         if len(found) >= number:
             break
-    return found
+    return found, read - len(found)
 
 
 def usable(rollout: Rollout) -> bool:

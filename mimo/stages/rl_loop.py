@@ -20,6 +20,7 @@ from mimo.stages.rl_metrics import step_metrics, time_metrics
 from mimo.stages.rl_records import record_step
 from mimo.stages.school import School, open_school, weight_version
 from mimo.stages.sft import warmed_up
+from mimo.stages.signal_counts import count_rollouts, count_signal
 from mimo.stages.start import starting_policy
 from mimo.stages.tasks import task_store, tasks_of
 
@@ -47,6 +48,7 @@ async def _train(ctx: StageContext) -> StageResult:
             )
             sampled_s = time.monotonic() - started - grading.seconds
             signal = learning_signal(collected.accepted, rules) if collected.accepted else None
+            _count(ctx, step, collected, signal, rules)
             metrics = await _learn(ctx, school, step, signal)
             record_step(ctx, RolloutStore(ctx.out), step + 1, collected, signal)
             version = weight_version(STAGE, step)
@@ -71,6 +73,17 @@ async def _learn(ctx: StageContext, school: School, step: int, signal: Signal | 
     metrics = await school.train_rl(step + 1, signal.trained, rate)
     metrics |= await school.publish(step + 1)
     return metrics | {"step/trained": 1.0}
+
+
+def _count(
+    ctx: StageContext, step: int, collected: Collected, signal: Signal | None, rules: SignalRules
+) -> None:
+    if signal is not None:
+        count_signal(ctx, step + 1, signal, rules)
+    count_rollouts(ctx, step + 1, [item for group in collected.accepted for item in group.finished])
+    count_rollouts(ctx, step + 1, [item for _, row in collected.rejected for item in row])
+    if collected.rounds > 1:
+        ctx.count("refill round", collected.rounds - 1, why=f"step {step + 1}: the filter rejected groups")
 
 
 def _headline(out: Path) -> dict[str, float]:

@@ -22,6 +22,7 @@ from mimo.rollouts.signal import TrainedRollout
 from mimo.run_dir.files import write_json
 from mimo.stages.base import SamplerHandle, StageContext
 from mimo.stages.engines import open_house, trainer_config
+from mimo.stages.signal_counts import count_masked_tokens
 from mimo.stages.start import StartingPolicy
 from mimo.stages.tasks import tasks_of
 from mimo.types import Checkpoint, Json
@@ -114,6 +115,7 @@ class School:
             self._state["silent_steps"] = 0
         else:
             self.note_untrained(step, limit=None)
+        count_masked_tokens(self._ctx, step, report.metrics)
         return {f"train/{name}": value for name, value in report.metrics.items()} | {
             "train/learning_rate": learning_rate,
             "time/train_s": report.seconds,

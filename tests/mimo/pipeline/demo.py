@@ -19,7 +19,7 @@ from typing import ClassVar, Literal
 
 from mimo.errors import GateRefused, StageFailed
 from mimo.recipe.models import Recipe
-from mimo.stages.base import StageContext, StageResult
+from mimo.stages.base import Refusal, StageContext, StageResult
 from mimo.types import Json
 
 ORDER = {
@@ -108,6 +108,8 @@ class Slow:
         time.sleep(float(str(knobs().get("sleep", 0.0))))
         (ctx.out / f"step-{step}").write_text(f"{step} pid {os.getpid()}\n")
         (ctx.scratch / "junk").write_text("junk")
+        if "count" in knobs():
+            ctx.count(str(knobs()["count"]))
         ctx.log(step, {"loss": 1.0 / step})
         misbehave(str(knobs().get("at", "")), step, ctx)
         ctx.progress(step, ctx.recipe.rl_mixed.steps, "step")
@@ -191,4 +193,6 @@ class Last:
         names = sorted(path.name for path in ctx.inputs["rl-mixed"].glob("step-*"))
         (ctx.out / "report.json").write_text(json.dumps({"steps": names, "inputs": sorted(ctx.inputs)}))
         ctx.commit(1, {})
-        return StageResult(headline={"hacks": 0.0})
+        said = knobs().get("refuse")
+        refusal = Refusal(message=str(said), hint="look at report.json") if said else None
+        return StageResult(headline={"hacks": 0.0}, refusal=refusal)

@@ -74,6 +74,28 @@ def test_a_failure_is_told_and_the_next_run_goes_on(
     assert len(set(pids[1:])) == 1
 
 
+def test_a_refused_output_is_published_and_stays_refused(bench: Bench, knobs: Knobs) -> None:
+    knobs(refuse="9 of 200 rollouts are hacks")
+    report = bench.run()
+    knobs()
+    again = bench.run()
+    for seen, what in ((report, "ran"), (again, "reused")):
+        assert bench.what(seen)["audit"] == what
+        assert type(seen.error).__name__ == "GateRefused"
+        assert seen.error is not None
+        assert (seen.error.exit_code, seen.error.hint) == (4, "look at report.json")
+        assert seen.error.message == "audit: 9 of 200 rollouts are hacks"
+        assert seen.as_json()["stages"][-1]["refusal"]["message"] == "9 of 200 rollouts are hacks"
+    assert (bench.output("audit") / "report.json").is_file()
+    assert bench.run(only=("rl-mixed",)).error is None
+
+
+def test_what_a_failed_stage_had_counted_is_in_the_report(bench: Bench, knobs: Knobs) -> None:
+    knobs(at="raise", count="rollout masked")
+    (failed,) = (item for item in bench.run().outcomes if item.what == "failed")
+    assert failed.counted == {"rollout masked": 1}
+
+
 def test_out_of_memory_is_hinted(bench: Bench, knobs: Knobs) -> None:
     knobs(at="kill")
     report = bench.run()
