@@ -58,7 +58,7 @@ def mean_score(scores: Mapping[str, Sequence[float]], *, confidence: float) -> R
     means = [sum(row) / len(row) for row in rows]
     mean = sum(means) / len(means)
     number = max(_binomial(means, mean) or 0.0, float(len(rows)))
-    low, high = _wilson(mean, number, confidence)
+    low, high = wilson(mean, number, confidence)
     return Rate(mean=mean, low=low, high=high, tasks=len(rows), rollouts=rollouts)
 
 

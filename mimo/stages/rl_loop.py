@@ -12,7 +12,7 @@ from mimo.recipe.models import Recipe
 from mimo.rollouts.signal import Signal, SignalRules, learning_signal
 from mimo.rollouts.store import RolloutStore
 from mimo.stages.base import StageContext, StageResult
-from mimo.stages.collect import collect
+from mimo.stages.collect import Collected, collect
 from mimo.stages.feed import TaskFeed
 from mimo.stages.grade import Grading, open_judge, read_rubrics
 from mimo.stages.hack_audit import HackAudit
