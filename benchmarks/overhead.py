@@ -27,7 +27,7 @@ import httpx
 from mimo.backends.base import LossSpec, SamplerConfig, TrainerConfig
 from mimo.backends.vllm import VllmSampler, start_server
 from mimo.domains import load_domain
-from mimo.domains.base import TaskStore
+from mimo.domains.base import TaskStore, open_local
 from mimo.harnesses import load_harness
 from mimo.recipe.loader import load_recipe
 from mimo.recipe.models import Recipe
@@ -116,7 +116,7 @@ def _replay_boxes(recorded: Recorded) -> float:
     """Seconds for every box, tool call and verification of the step, side by side as in the run."""
     recipe = recorded.recipe
     open_box = partial(
-        _open, "local", ensure_rootfs(recorded.home / "cache"), "overhead", recorded.store.root / "tools"
+        _open, open_local, ensure_rootfs(recorded.home / "cache"), "overhead", recorded.store.root / "tools"
     )
     verified: dict[tuple[str, str | None], bool] = {}
     diffs = _newest(recorded.home, "rl-mixed") / "diffs"

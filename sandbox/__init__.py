@@ -9,7 +9,7 @@ from typing import cast
 from sandbox.base import BoxLimits, BoxSpec, Changes, ExecResult, FileChange, Sandbox
 from sandbox.errors import SandboxError, SandboxFileError, SandboxLimit, SandboxLost, SandboxUnavailable
 
-BACKENDS = {"local": "sandbox.local:LocalBox"}
+BACKENDS = {"local": "sandbox.local:LocalBox", "docker": "sandbox.docker:DockerBox"}
 """Name of a back end to `module:class`, imported when first used."""
 
 

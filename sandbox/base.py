@@ -48,6 +48,12 @@ class BoxSpec:
     label: str = "mimo"
     state_dir: Path | None = None
     """Where everything the box leaves on disk lives; None: `sandbox.state.state_dir()` decides."""
+    image: str | None = None
+    """docker: an image its daemons have, by digest (`sha256:…`), that takes the place of `rootfs`."""
+    runtime: str | None = None
+    """docker: the container runtime (runsc, kata, …); None: the daemon's default."""
+    hosts: tuple[str, ...] = ()
+    """docker: addresses of daemons to spread boxes over; empty: this machine's."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

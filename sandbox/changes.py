@@ -12,16 +12,19 @@ from pathlib import Path
 from sandbox.base import Changes, FileChange
 from sandbox.paths import open_folder
 
-_LEFT_OUT = b".git"
+LEFT_OUT = b".git"
 """At the top of the tree: history is not part of a patch."""
-_MOST_DEPTH = 100
+MOST_DEPTH = 100
 _MOST_ENTRIES = 1_000_000
 _OPAQUE = ("trusted.overlay.opaque", "user.overlay.opaque")
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-class _Collector:
+class Collector:
     """Changes found so far, under the caps; reading stops being possible once they are used up."""
+
+    capped: bool
+    """Whether a cap left something out."""
 
     def __init__(self, max_files: int, max_bytes: int) -> None:
         self._files: dict[str, FileChange] = {}
@@ -37,13 +40,19 @@ class _Collector:
         return self._entries_left >= 0
 
     def add(self, path: bytes, data: bytes | None, mode: int | None, refused: str | None = None) -> None:
+        """One change; a later one of the same path takes its place."""
         if len(self._files) >= self._max_files:
             self.capped = True
             return
         name = os.fsdecode(path)
         self._files[name] = FileChange(path=name, data=data, mode=mode, refused=refused)
 
+    def affords(self, size: int) -> bool:
+        """Whether that many bytes would still be carried."""
+        return size == 0 or (size <= self._bytes_left and len(self._files) < self._max_files)
+
     def may_read(self, size: int) -> bool:
+        """Take that many bytes of the budget; False, and capped, if it has not as many."""
         if size > self._bytes_left or len(self._files) >= self._max_files:
             self.capped = True
             return False
@@ -51,12 +60,13 @@ class _Collector:
         return True
 
     def result(self) -> Changes:
+        """All changes, sorted."""
         return Changes(files=tuple(self._files[name] for name in sorted(self._files)), capped=self.capped)
 
 
 def overlay_changes(upper: Path, lower: Path, max_files: int, max_bytes: int) -> Changes:
     """The changes that an overlay's upper folder holds over `lower`; the box must be dead."""
-    found = _Collector(max_files, max_bytes)
+    found = Collector(max_files, max_bytes)
     with _opened(upper) as upper_fd, _opened(lower) as lower_fd:
         _overlay_level(found, upper_fd, lower_fd, b"", 0)
     return found.result()
@@ -64,7 +74,7 @@ def overlay_changes(upper: Path, lower: Path, max_files: int, max_bytes: int) ->
 
 def tree_changes(tree: Path, lower: Path, max_files: int, max_bytes: int) -> Changes:
     """The changes of a whole tree against `lower`; the box must be dead."""
-    found = _Collector(max_files, max_bytes)
+    found = Collector(max_files, max_bytes)
     with _opened(tree) as tree_fd, _opened(lower) as lower_fd:
         _tree_level(found, tree_fd, lower_fd, b"", 0)
     return found.result()
@@ -110,13 +120,13 @@ def _is_opaque(folder: int) -> bool:
     return False
 
 
-def _overlay_level(found: _Collector, upper: int, lower: int | None, at: bytes, depth: int) -> None:
+def _overlay_level(found: Collector, upper: int, lower: int | None, at: bytes, depth: int) -> None:
     written = _names(upper)
     if _is_opaque(upper):
         for name in set(_names(lower)) - set(written):
             _deleted(found, lower, name, at)
     for name in written:
-        if (not at and name == _LEFT_OUT) or not found.visit():
+        if (not at and name == LEFT_OUT) or not found.visit():
             continue
         path = at + name
         facts = os.stat(name, dir_fd=upper, follow_symlinks=False)
@@ -124,7 +134,7 @@ def _overlay_level(found: _Collector, upper: int, lower: int | None, at: bytes, 
             _deleted(found, lower, name, at)
         elif stat.S_ISDIR(facts.st_mode):
             _replaced_by_folder(found, lower, name, path)
-            if depth >= _MOST_DEPTH:
+            if depth >= MOST_DEPTH:
                 found.add(path, None, None, "folders nested too deep")
                 continue
             with _opened(name, upper) as inner, _lower_folder(lower, name) as below:
@@ -133,13 +143,13 @@ def _overlay_level(found: _Collector, upper: int, lower: int | None, at: bytes, 
             _file(found, upper, lower, name, path, facts)
 
 
-def _tree_level(found: _Collector, tree: int, lower: int | None, at: bytes, depth: int) -> None:
+def _tree_level(found: Collector, tree: int, lower: int | None, at: bytes, depth: int) -> None:
     present = _names(tree)
     for name in set(_names(lower)) - set(present):
-        if at or name != _LEFT_OUT:
+        if at or name != LEFT_OUT:
             _deleted(found, lower, name, at)
     for name in present:
-        if (not at and name == _LEFT_OUT) or not found.visit():
+        if (not at and name == LEFT_OUT) or not found.visit():
             continue
         path = at + name
         facts = os.stat(name, dir_fd=tree, follow_symlinks=False)
@@ -147,20 +157,20 @@ def _tree_level(found: _Collector, tree: int, lower: int | None, at: bytes, dept
             _file(found, tree, lower, name, path, facts)
             continue
         _replaced_by_folder(found, lower, name, path)
-        if depth >= _MOST_DEPTH:
+        if depth >= MOST_DEPTH:
             found.add(path, None, None, "folders nested too deep")
             continue
         with _opened(name, tree) as inner, _lower_folder(lower, name) as below:
             _tree_level(found, inner, below, path + b"/", depth + 1)
 
 
-def _replaced_by_folder(found: _Collector, lower: int | None, name: bytes, path: bytes) -> None:
+def _replaced_by_folder(found: Collector, lower: int | None, name: bytes, path: bytes) -> None:
     facts = _facts(lower, name)
     if facts is not None and not stat.S_ISDIR(facts.st_mode):
         found.add(path, None, None)
 
 
-def _deleted(found: _Collector, lower: int | None, name: bytes, at: bytes) -> None:
+def _deleted(found: Collector, lower: int | None, name: bytes, at: bytes) -> None:
     """Report every file of the snapshot below `name` as deleted."""
     facts = _facts(lower, name)
     if facts is None:
@@ -174,7 +184,7 @@ def _deleted(found: _Collector, lower: int | None, name: bytes, at: bytes) -> No
 
 
 def _file(
-    found: _Collector, folder: int, lower: int | None, name: bytes, path: bytes, facts: os.stat_result
+    found: Collector, folder: int, lower: int | None, name: bytes, path: bytes, facts: os.stat_result
 ) -> None:
     below = _facts(lower, name)
     if below is not None and stat.S_ISDIR(below.st_mode):
@@ -191,19 +201,29 @@ def _file(
 
 
 def _link(
-    found: _Collector, folder: int, lower: int | None, name: bytes, path: bytes, below: os.stat_result | None
+    found: Collector, folder: int, lower: int | None, name: bytes, path: bytes, below: os.stat_result | None
 ) -> None:
     target = os.readlink(name, dir_fd=folder)
     if below is not None and stat.S_ISLNK(below.st_mode) and os.readlink(name, dir_fd=lower) == target:
         return
-    resolved = posixpath.normpath(posixpath.join(b"/" + posixpath.dirname(path), target))
-    climbs = _climbs(posixpath.dirname(path), target)
-    if target.startswith(b"/") or climbs:
-        found.add(path, None, None, "link out of the tree")
-    elif resolved.split(b"/")[1:2] == [_LEFT_OUT]:
-        found.add(path, None, None, "link into .git")
+    refusal = link_refusal(path, target)
+    if refusal:
+        found.add(path, None, None, refusal)
     else:
         found.add(path, target, stat.S_IFLNK)
+
+
+def link_refusal(path: bytes, target: bytes) -> str | None:
+    """Why a link at `path` of the tree cannot be carried; None if it stays inside."""
+    resolved = posixpath.normpath(posixpath.join(b"/" + posixpath.dirname(path), target))
+    if target.startswith(b"/") or _climbs(posixpath.dirname(path), target):
+        return "link out of the tree"
+    return "link into .git" if resolved.split(b"/")[1:2] == [LEFT_OUT] else None
+
+
+def file_mode(mode: int) -> int:
+    """The mode a change carries: executable by its owner or not."""
+    return 0o755 if mode & stat.S_IXUSR else 0o644
 
 
 def _climbs(folder: bytes, target: bytes) -> bool:
@@ -217,7 +237,7 @@ def _climbs(folder: bytes, target: bytes) -> bool:
 
 
 def _regular(
-    found: _Collector,
+    found: Collector,
     folder: int,
     lower: int | None,
     name: bytes,
@@ -225,17 +245,17 @@ def _regular(
     facts: os.stat_result,
     below: os.stat_result | None,
 ) -> None:
-    mode = 0o755 if facts.st_mode & stat.S_IXUSR else 0o644
+    mode = file_mode(facts.st_mode)
     if facts.st_size > 0 and not found.may_read(facts.st_size):
         found.add(path, None, None, "too large")
         return
     data = _read(folder, name, facts.st_size)
     same_kind = below is not None and stat.S_ISREG(below.st_mode)
-    if same_kind and below is not None and below.st_size == len(data):
-        old_mode = 0o755 if below.st_mode & stat.S_IXUSR else 0o644
-        if mode == old_mode and lower is not None and _read(lower, name, below.st_size) == data:
-            found.may_read(-len(data))  # equal to the snapshot: gives its bytes back
-            return
+    same_kind = same_kind and below is not None and mode == file_mode(below.st_mode)
+    same_size = same_kind and below is not None and below.st_size == len(data)
+    if same_size and lower is not None and _read(lower, name, len(data)) == data:
+        found.may_read(-len(data))  # equal to the snapshot: gives its bytes back
+        return
     found.add(path, data, mode)
 
 

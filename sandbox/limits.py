@@ -17,7 +17,8 @@ Kind = Literal["memory", "processes", "disk", "wall"]
 _PERIOD_S = 0.05
 _IDLE_PERIOD_S = 1.0
 _REST = 9
-"""The watching thread rests so many times as long as it looks: with many boxes it takes a tenth of a core."""
+"""The watching thread rests so many times as long as it works (waiting for a daemon is no work): with many
+boxes it takes a tenth of a core."""
 OWN_PROCESSES = 4
 """bubblewrap outside, its process 1 inside, the supervising bash and the shell: not the box's own use."""
 
@@ -122,7 +123,7 @@ class _Watch:
     def _run(self) -> None:
         next_idle = 0.0
         while True:
-            started = time.monotonic()
+            started, worked = time.monotonic(), time.thread_time()
             with self._lock:
                 if not self._boxes:
                     self._thread = None
@@ -135,7 +136,7 @@ class _Watch:
             processes = all_processes() if any(box.needs_processes for box in boxes) else []
             for box in boxes:
                 box.look(processes)
-            time.sleep(max(_PERIOD_S, _REST * (time.monotonic() - started)))
+            time.sleep(max(_PERIOD_S, _REST * (time.thread_time() - worked)))
 
 
 watch = _Watch()

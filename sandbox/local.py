@@ -27,7 +27,7 @@ from sandbox.local_process import BoxProcess
 from sandbox.local_setup import bwrap_arguments, launch_request, private_copy, try_overlay_again
 from sandbox.paths import as_box_user, read_in_root, remove_tree, require_absolute, write_in_root
 from sandbox.procs import Process, now_ticks
-from sandbox.shell import Output, Report
+from sandbox.shell import Output, Report, exec_result
 from sandbox.snapshot import BOX_UID
 from sandbox.state import Owner, new_box_folder, record_owner, state_dir
 
@@ -178,16 +178,7 @@ class LocalBox:
             return self._result(report, output, self._limit_hit(report, process), time.monotonic() - started)
 
     def _result(self, report: Report, output: Output, limit: Kind | None, seconds: float) -> ExecResult:
-        killed = report.timed_out or report.box_ended or self._struck is not None
-        killed = killed or (limit is not None and report.code in (128 + 9, 128 + signal.SIGXFSZ))
-        return ExecResult(
-            exit_code=None if killed else report.code,
-            output=output.text(),
-            truncated=output.truncated,
-            timed_out=report.timed_out and limit is None,
-            limit=limit,
-            seconds=seconds,
-        )
+        return exec_result(report, output, limit, struck=self._struck is not None, seconds=seconds)
 
     def _live_process(self) -> BoxProcess:
         """The box's processes, started again over the same files if they were killed."""

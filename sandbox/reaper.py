@@ -1,5 +1,5 @@
-"""Removes what boxes left whose owner died: processes, cgroups, folders. Living owners' boxes are not
-touched."""
+"""Removes what boxes left whose owner died: processes, cgroups, containers, folders. Living owners' boxes
+are not touched."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sandbox.cgroups import remove_groups
+from sandbox.errors import SandboxError
 from sandbox.paths import remove_tree
 from sandbox.procs import all_processes, descendants, kill_process, read_process
 from sandbox.state import Owner, read_owner, state_dir
@@ -21,16 +22,25 @@ def reap(label_prefix: str = "", state: Path | None = None) -> list[str]:
     Args:
         label_prefix: only boxes whose label starts so; empty takes all.
         state: the state folder; None as in `sandbox.state.state_dir`.
+
+    Raises:
+        SandboxError: a Docker daemon does not answer, so containers may be left there; all else is removed.
     """
     removed = []
+    failure: SandboxError | None = None
     for folder in sorted((state_dir(state) / "boxes").iterdir()):
         owner = read_owner(folder)
         with suppress(FileNotFoundError):  # its owner, or another run's reaper, was quicker
             if owner is None:
                 _remove_if_old(folder)
             elif owner.label.startswith(label_prefix) and owner.is_gone():
-                _remove(folder, owner)
-                removed.append(owner.label)
+                try:
+                    _remove(folder, owner)
+                    removed.append(owner.label)
+                except SandboxError as error:
+                    failure = error
+    if failure is not None:
+        raise failure
     return removed
 
 
@@ -45,6 +55,10 @@ def left_over(label_prefix: str = "", state: Path | None = None) -> list[Path]:
 
 
 def _remove(folder: Path, owner: Owner) -> None:
+    if owner.container is not None and owner.host is not None:
+        from sandbox.docker_host import host_at  # only where there are such boxes
+
+        host_at(owner.host).remove(owner.container)
     init = read_process(owner.init) if owner.init is not None else None
     if init is not None and init.start == owner.init_start:
         for process in (init, *descendants(init.pid, all_processes())):

@@ -127,3 +127,24 @@ def filter_program(machine: str | None = None) -> bytes:
     code += [*families, (_RETURN, 0, 0, _deny(errno.EAFNOSUPPORT))]
     code.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("HBBI", *instruction) for instruction in code)
+
+
+def docker_profile() -> dict[str, object]:
+    """The same filter in Docker's own form, for x86_64 and aarch64."""
+
+    def deny(names: list[str], code: int, *conditions: tuple[str, int, int]) -> dict[str, object]:
+        arguments = [
+            {"index": 0, "op": operator, "value": value, "valueTwo": second}
+            for operator, value, second in conditions
+        ]
+        return {"names": names, "action": "SCMP_ACT_ERRNO", "errnoRet": code, "args": arguments}
+
+    bits = [1 << i for i in range(8, 32) if _NEW_NAMESPACE & 1 << i]
+    rules = [deny(sorted(_DENIED), errno.EPERM), deny(["clone3"], errno.ENOSYS)]
+    rules += [deny(["clone"], errno.EPERM, ("SCMP_CMP_MASKED_EQ", bit, bit)) for bit in bits]
+    last = max(_FAMILIES)
+    refused = [family for family in range(last) if family not in _FAMILIES]
+    rules += [deny(["socket"], errno.EAFNOSUPPORT, ("SCMP_CMP_EQ", family, 0)) for family in refused]
+    rules.append(deny(["socket"], errno.EAFNOSUPPORT, ("SCMP_CMP_GT", last, 0)))
+    machines = [{"architecture": f"SCMP_ARCH_{name.upper()}"} for name in sorted(_ARCHITECTURES)]
+    return {"defaultAction": "SCMP_ACT_ALLOW", "archMap": machines, "syscalls": rules}

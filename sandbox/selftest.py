@@ -28,13 +28,15 @@ class Availability:
 
 
 def probe(backend: str) -> Availability:
-    """Opens a tiny box of the back end and runs `true` in it; nothing is left behind.
+    """local: opens a tiny box and runs `true` in it. docker: asks the daemon. Nothing is left behind.
 
     Raises:
         SandboxError: there is no such back end.
     """
+    if backend == "docker":
+        return _daemon()
     if backend != "local":
-        raise SandboxError(f"no sandbox back end {backend!r}", hint="known: local")
+        raise SandboxError(f"no sandbox back end {backend!r}", hint="known: docker, local")
     if shutil.which("bwrap") is None:
         return Availability(ok=False, reason="bubblewrap is not installed", hint="apt-get install bubblewrap")
     details = {"bubblewrap": _bwrap_version(), "stage": STAGE, "limits": _limits()}
@@ -45,6 +47,18 @@ def probe(backend: str) -> Availability:
         return Availability(ok=False, reason=str(error), hint=error.hint or "", details=details)
     except SandboxError as error:
         return Availability(ok=False, reason=str(error), hint=_remedy(str(error)), details=details)
+
+
+def _daemon() -> Availability:
+    """Whether this machine's Docker daemon answers, and what it is."""
+    from sandbox.docker_host import require_hosts  # here: it loads an HTTP client
+
+    try:
+        host = require_hosts(())[0]
+    except SandboxUnavailable as error:
+        return Availability(ok=False, reason=str(error), hint=error.hint or "")
+    details = {"address": host.address, **host.facts, "runtimes": " ".join(host.runtimes)}
+    return Availability(ok=True, details=details)
 
 
 def _bwrap_version() -> str:

@@ -14,9 +14,12 @@ import os
 import secrets
 import select
 import shlex
+import signal
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+from sandbox.base import ExecResult
 
 _READ_BYTES = 1 << 18
 _MOST_STATUS_BYTES = 1 << 16
@@ -83,13 +86,59 @@ class Output:
         return bytes(self._first).decode(errors="replace") + mark + last.decode(errors="replace")
 
 
+def exec_result(
+    report: Report,
+    output: Output,
+    limit: Literal["memory", "processes", "disk", "wall"] | None,
+    *,
+    struck: bool,
+    seconds: float,
+) -> ExecResult:
+    """What the caller of `exec` gets; `struck` says that we killed the command for a limit."""
+    killed = report.timed_out or report.box_ended or struck
+    killed = killed or (limit is not None and report.code in (128 + 9, 128 + signal.SIGXFSZ))
+    return ExecResult(
+        exit_code=None if killed else report.code,
+        output=output.text(),
+        truncated=output.truncated,
+        timed_out=report.timed_out and limit is None,
+        limit=limit,
+        seconds=seconds,
+    )
+
+
+class Records:
+    """What came on the control pipe, as records `token NUL code NUL folder NUL`."""
+
+    def __init__(self) -> None:
+        self._data = b""
+
+    def add(self, data: bytes) -> None:
+        """Take in the next bytes; of a flood only the end is kept."""
+        self._data = (self._data + data)[-_MOST_STATUS_BYTES:]
+
+    def take(self, token: str) -> tuple[bytes, bytes] | None:
+        """The code and folder of the record that carries `token`, taken out with all that came before it."""
+        start = self._data.find(token.encode() + b"\0")
+        fields = self._data[start:].split(b"\0", 3)
+        if start < 0 or len(fields) < 4:
+            return None
+        self._data = fields[3]
+        return fields[1], fields[2]
+
+
+def exit_code(field: bytes) -> int:
+    """The exit code a record carries; 1 where it is none."""
+    return 0 if field == b"ready" else int(field) if field.isdigit() else 1
+
+
 class Shell:
     """Our side of the shell's three pipes. Not for several threads at once."""
 
     def __init__(self, commands: int, output: int, status: int, folder: str) -> None:
         self._commands, self._output, self._status = commands, output, status
         self._token = secrets.token_hex(16)
-        self._records = b""
+        self._records = Records()
         self._folder = folder
         self._needs_start = True
         for fd in (commands, output, status):
@@ -200,25 +249,15 @@ class Shell:
             return None
         if not data:
             return Report(None, True, True, timed_out)
-        self._records = (self._records + data)[-_MOST_STATUS_BYTES:]
-        done = self._take_record(token)
+        self._records.add(data)
+        done = self._records.take(token)
         if done is not None:
             self._folder = os.fsdecode(done[1]) or self._folder
-            return Report(done[0], False, False, timed_out)
-        ended = self._take_record(self._token)
+            return Report(exit_code(done[0]), False, False, timed_out)
+        ended = self._records.take(self._token)
         if ended is not None:
-            return Report(None if timed_out else ended[0], True, False, timed_out)
+            return Report(None if timed_out else exit_code(ended[0]), True, False, timed_out)
         return None
-
-    def _take_record(self, token: str) -> tuple[int, bytes] | None:
-        """The code and folder of the record that carries `token`, taken out with all that came before it."""
-        start = self._records.find(token.encode() + b"\0")
-        fields = self._records[start:].split(b"\0", 3)
-        if start < 0 or len(fields) < 4:
-            return None
-        self._records = fields[3]
-        code = 0 if fields[1] == b"ready" else int(fields[1]) if fields[1].isdigit() else 1
-        return code, fields[2]
 
     def close(self) -> None:
         """Close our ends; the supervisor ends when it reads end of input."""

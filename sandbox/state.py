@@ -35,6 +35,9 @@ class Owner:
     cgroups: list[str] = field(default_factory=list)
     init: int | None = None
     init_start: int | None = None
+    host: str | None = None
+    container: str | None = None
+    """docker: the daemon's address and the container's name."""
 
     @classmethod
     def of_this_process(cls, label: str) -> Owner:

@@ -8,7 +8,8 @@ from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 from mimo.harnesses.base import ExpertTurn
 from mimo.types import Json, Limits, Task, Verdict, record
-from sandbox.base import Changes, Sandbox
+from sandbox import open_sandbox
+from sandbox.base import BoxSpec, Changes, Sandbox
 
 
 @record
@@ -57,6 +58,15 @@ BoxFactory = Callable[[Path, Mapping[str, Path]], Sandbox]
 """`(snapshot, readonly mounts) -> a fresh box`; what a verifier gets instead of a back end."""
 
 
+OpenSpec = Callable[[BoxSpec], Sandbox]
+"""Opens a box where the recipe says; what a domain gets that needs one while it imports."""
+
+
+def open_local(spec: BoxSpec) -> Sandbox:
+    """A box of this machine's bubblewrap."""
+    return open_sandbox("local", spec)
+
+
 class Domain(Protocol):
     """One domain. `source` is the recipe's entry as plain data; blocking calls."""
 
@@ -71,7 +81,14 @@ class Domain(Protocol):
         ...
 
     def import_folder(
-        self, folder: Path, store: TaskStore, *, limits: Limits, history: str, cache: Path
+        self,
+        folder: Path,
+        store: TaskStore,
+        *,
+        limits: Limits,
+        history: str,
+        cache: Path,
+        open_spec: OpenSpec = open_local,
     ) -> Task:
         """Bring a task folder into the store: work tree with git rebuilt, snapshot, private files.
 
@@ -79,6 +96,7 @@ class Domain(Protocol):
             limits: of a policy's box, from the recipe.
             history: past | none.
             cache: MIMO_HOME/cache, where the root file system lives (its digest becomes `image`).
+            open_spec: opens the boxes that tests are tried in.
 
         Raises:
             RecipeError: the folder is no task (no tests, no instruction, ...); the message says which file.

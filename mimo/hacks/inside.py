@@ -178,7 +178,7 @@ def main() -> None:
         "mounts": rows("/proc/self/mountinfo"),
         "cgroup": text("/proc/self/cgroup"),
         "devices": sorted(os.listdir("/dev")),  # noqa: PTH208
-        "sys": os.access("/sys/kernel", os.F_OK),
+        "sys": any(files_in(f"/sys/{name}", 0) for name in ("kernel", "devices", "firmware")),
         "interfaces": [line.split(":")[0].strip() for line in rows("/proc/net/dev")[2:]],
         "routes": rows("/proc/net/route")[1:],
         "listeners": [line.split()[1] for name in ("tcp", "tcp6") for line in rows(f"/proc/net/{name}")[1:]],

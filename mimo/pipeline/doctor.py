@@ -124,14 +124,13 @@ def _sandbox() -> Finding:
 
 
 def _docker() -> Finding:
-    if shutil.which("docker") is None:
-        remedy = "only sandbox.backend: docker needs it; Debian's package is docker.io"
-        return Finding(what="docker", level="note", found="not installed", remedy=remedy)
-    problem = fails(["docker", "version", "--format", "{{.Server.Version}}"])
-    if problem:
-        remedy = "only sandbox.backend: docker needs it; start the daemon, join the group docker"
-        return Finding(what="docker", level="note", found=f"daemon not reachable: {problem}", remedy=remedy)
-    return Finding(what="docker", level="ok", found="daemon reachable")
+    found = probe("docker")
+    if not found.ok:
+        remedy = f"only sandbox.backend: docker needs it (Debian's package is docker.io): {found.hint}"
+        return Finding(what="docker", level="note", found=found.reason, remedy=remedy)
+    facts = found.details
+    told = f"daemon {facts['version']} at {facts['address']}, {facts['storage']}, cgroup {facts['cgroup']}"
+    return Finding(what="docker", level="ok", found=f"{told}, runtimes {facts['runtimes']}")
 
 
 def _ownership(folder: Path) -> Finding:

@@ -107,15 +107,16 @@ def check_machine(recipe: Recipe, profile: str | None, machine: Machine | None =
     """Nothing, if this machine can run the recipe under that profile.
 
     Raises:
-        MachineLacks: GPUs, named machines of a cluster or the policy's package are missing; all are named.
+        MachineLacks: GPUs, named machines of a cluster, the policy's package or a Docker daemon: all that is
+            missing is named.
     """
     lacks = machine_lacks(recipe, profile, machine or this_machine())
     if lacks:
         where = f"the profile {profile!r}" if profile else "this recipe"
-        raise MachineLacks(
-            f"this machine cannot run {where}: {'; '.join(lacks)}",
-            hint="without a GPU, --profile laptop or --profile smoke runs; `mimo doctor` says what is here",
-        )
+        hint = "without a GPU, --profile laptop or --profile smoke runs; `mimo doctor` says what is here"
+        if lacks == _boxes_lack(recipe):
+            hint = "sandbox.backend: local needs no daemon; `mimo doctor` says what is here"
+        raise MachineLacks(f"this machine cannot run {where}: {'; '.join(lacks)}", hint=hint)
 
 
 def machine_lacks(recipe: Recipe, profile: str | None, machine: Machine) -> list[str]:
@@ -133,10 +134,26 @@ def machine_lacks(recipe: Recipe, profile: str | None, machine: Machine) -> list
             lacks.append("a cluster needs runtime.trainer.hostfile or launcher: slurm")
         if not sampler.urls:
             lacks.append("a cluster needs its servers in runtime.sampler.urls")
+    lacks += _boxes_lack(recipe)
     module = recipe.policy.source.removeprefix("package:")
     if module != recipe.policy.source and importlib.util.find_spec(module.partition(".")[0]) is None:
         lacks.append(f"the policy's package {module} is not installed")
     return lacks
+
+
+def _boxes_lack(recipe: Recipe) -> list[str]:
+    """What keeps boxes of the recipe's Docker daemons from being opened; the local back end is seen by its
+    first box."""
+    if recipe.sandbox.backend != "docker":
+        return []
+    from sandbox.docker_host import require_hosts  # here: it loads an HTTP client
+    from sandbox.errors import SandboxUnavailable
+
+    try:
+        require_hosts(recipe.runtime.sandbox.hosts, recipe.runtime.sandbox.runtime)
+    except SandboxUnavailable as error:
+        return [f"sandbox.backend is docker and {error} ({error.hint})"]
+    return []
 
 
 def _count(gpus: int) -> str:

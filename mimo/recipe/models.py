@@ -159,6 +159,18 @@ class Recipe(Section):
             raise ValueError("grading.judge is set and runtime.judge.url is not")
         return self
 
+    @model_validator(mode="after")
+    def _docker_keys_are_docker_s(self) -> Recipe:
+        asked = {
+            "sandbox.image": self.sandbox.image,
+            "runtime.sandbox.runtime": self.runtime.sandbox.runtime,
+            "runtime.sandbox.hosts": self.runtime.sandbox.hosts or None,
+        }
+        named = [key for key, value in asked.items() if value is not None]
+        if named and self.sandbox.backend != "docker":
+            raise ValueError(f"{', '.join(named)}: only sandbox.backend docker has that, not local")
+        return self
+
     def section(self, key: str) -> dict[str, Json]:
         """The part of the recipe under a dotted key as plain JSON data: `section("rl_mixed.mask")`.
 

@@ -106,6 +106,9 @@ class SandboxChoice(Section):
 
     backend: Literal["local", "docker"]
     """local (bubblewrap) or docker."""
+    image: Annotated[str, Field(pattern=r"^(.+@)?sha256:[0-9a-f]{64}$")] | None
+    """docker: the image boxes are made of, pinned (`sha256:…` or `NAME@sha256:…`) and on every host already;
+    with bash, GNU coreutils and what the tests need. null = this machine's Python and core tools."""
 
 
 class HarnessChoice(Section):

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mimo.errors import MimoError
+from mimo.errors import MachineLacks, MimoError
 from mimo.types import RolloutError, RolloutStatus
-from sandbox.errors import SandboxLimit
+from sandbox.errors import SandboxLimit, SandboxUnavailable
 
 _MESSAGE_CHARS = 2000
 
@@ -31,11 +31,14 @@ def boundary(where: str) -> Iterator[None]:
     Raises:
         RolloutFailed: with the record's status and error.
         MimoError: unchanged (an engine that died, a bad recipe): not this rollout's fault.
+        MachineLacks: the sandbox back end is gone (a Docker daemon that does not answer).
     """
     try:
         yield
     except (RolloutFailed, MimoError):
         raise
+    except SandboxUnavailable as error:  # no box can be opened any more: every next rollout would fail alike
+        raise MachineLacks(str(error), hint=error.hint) from error
     except SandboxLimit as error:
         raise RolloutFailed(RolloutStatus.LIMIT, _record(where, error, kind=error.kind)) from error
     except TimeoutError as error:

@@ -69,7 +69,8 @@ def open_house(ctx: StageContext, model_dir: Path, policy: str) -> Iterator[Hous
     """The house of this stage's rollouts, with its threads; `model_dir` gives the tokenizer."""
     recipe = ctx.recipe
     runtime = recipe.runtime.sandbox
-    threads = runtime.concurrency + runtime.verifiers
+    boxes = runtime.concurrency * max(1, len(runtime.hosts))
+    threads = boxes + runtime.verifiers
     pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="box")
     try:
         yield House(
@@ -80,7 +81,7 @@ def open_house(ctx: StageContext, model_dir: Path, policy: str) -> Iterator[Hous
             domain=load_domain,
             harness=lambda name: load_harness(name, max_turns=recipe.harness.max_turns),
             pool=pool,
-            boxes=asyncio.Semaphore(runtime.concurrency),
+            boxes=asyncio.Semaphore(boxes),
             verifiers=asyncio.Semaphore(runtime.verifiers),
             policy=policy,
         )

@@ -22,12 +22,11 @@ from mimo.hacks.route import Found
 from mimo.hacks.scene import Expected, Scene, open_scene
 from mimo.run_dir.outputs import copy_tree
 from mimo.stages.base import StageContext
-from mimo.stages.tasks import box_opener
+from mimo.stages.tasks import box_opener, box_root
 from mimo.types import Attestation, LeakReport, Task, Verdict
 from sandbox.base import Changes
 from sandbox.errors import SandboxError
 from sandbox.paths import remove_tree
-from sandbox.rootfs import ensure_rootfs
 from sandbox.snapshot import snapshot_tree, tree_digest
 
 _NOTHING = Changes(files=(), capped=False)
@@ -74,7 +73,7 @@ class EnvironmentProbe:
         self.source = TaskStore(ctx.inputs["prepare-env"])
         self.store = TaskStore(ctx.out)
         self.open_box = box_opener(ctx)
-        self.image = ensure_rootfs(ctx.cache)
+        self.image = box_root(ctx)
 
     def clean(self, task: Task) -> Probed:
         """Probe, scrub and probe again."""

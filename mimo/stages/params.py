@@ -13,6 +13,11 @@ def policy_params(recipe: Recipe) -> dict[str, Json]:
     return cast("dict[str, Json]", recipe.policy.model_dump(mode="json"))
 
 
+def box_images(recipe: Recipe) -> dict[str, Json]:
+    """The image boxes are made of, by digest, where the recipe names one; else tasks record their root's."""
+    return {} if recipe.sandbox.image is None else {"box": recipe.sandbox.image}
+
+
 def rollout_params(recipe: Recipe) -> dict[str, Json]:
     """What a rollout depends on besides weights and tasks."""
     return {

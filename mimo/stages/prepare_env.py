@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal, cast
 
@@ -25,8 +25,9 @@ from mimo.records import from_json, to_json, to_line
 from mimo.rollouts.house import OpenBox
 from mimo.run_dir.files import read_json, write_atomic
 from mimo.stages.base import StageContext, StageResult
+from mimo.stages.params import box_images
 from mimo.stages.task_folders import folder_digest
-from mimo.stages.tasks import box_opener
+from mimo.stages.tasks import box_opener, spec_opener
 from mimo.types import Json, Limits, Task, Verdict
 from sandbox.base import Changes
 from sandbox.errors import SandboxError, SandboxUnavailable
@@ -62,8 +63,12 @@ class PrepareEnv:
             "tasks": recipe.tasks.model_dump(mode="json"),
             **({"folders": {str(path): folder_digest(path) for path in folders}} if folders else {}),
             "prepare_env": recipe.prepare_env.model_dump(mode="json"),
-            "sandbox": recipe.sandbox.model_dump(mode="json"),
+            "sandbox": recipe.sandbox.model_dump(mode="json", exclude={"image"}),
         }
+
+    def images(self, recipe: Recipe) -> dict[str, Json]:
+        """The image boxes are made of, where the recipe names one."""
+        return box_images(recipe)
 
     def horizon(self, recipe: Recipe) -> dict[str, int]:  # noqa: ARG002 - the contract's signature
         """Nothing to continue."""
@@ -129,8 +134,15 @@ class _Workshop:
         folder = self._built(domain, job)
         limits = Limits(**self.recipe.tasks.limits.model_dump())
         task = domain.import_folder(
-            folder, self.store, limits=limits, history=self.recipe.prepare_env.history, cache=self.cache
+            folder,
+            self.store,
+            limits=limits,
+            history=self.recipe.prepare_env.history,
+            cache=self.cache,
+            open_spec=spec_opener(self.recipe),
         )
+        if self.recipe.sandbox.image is not None:
+            task = replace(task, environment=replace(task.environment, image=self.recipe.sandbox.image))
         problem = self._gate(domain, task)
         if problem is not None:
             return _rejection(job, problem)

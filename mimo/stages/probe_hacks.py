@@ -24,6 +24,7 @@ from mimo.run_dir.files import write_atomic
 from mimo.run_dir.outputs import copy_tree
 from mimo.stages.base import StageContext, StageResult
 from mimo.stages.environment_probe import EnvironmentProbe, Probed
+from mimo.stages.params import box_images
 from mimo.stages.probe_figures import round_figures
 from mimo.stages.tasks import read_tasks
 from mimo.types import Json, LeakReport, Task
@@ -46,9 +47,13 @@ class ProbeHacks:
         """Rounds, the back end they run in, the version of the probes."""
         return {
             "probe_hacks": recipe.probe_hacks.model_dump(mode="json"),
-            "sandbox": recipe.sandbox.model_dump(mode="json"),
+            "sandbox": recipe.sandbox.model_dump(mode="json", exclude={"image"}),
             "probes_version": PROBES_VERSION,
         }
+
+    def images(self, recipe: Recipe) -> dict[str, Json]:
+        """The image boxes are made of, where the recipe names one."""
+        return box_images(recipe)
 
     def horizon(self, recipe: Recipe) -> dict[str, int]:  # noqa: ARG002 - the contract's signature
         """Nothing to continue."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from mimo.domains.base import TaskStore
+from mimo.domains.base import OpenSpec, TaskStore
 from mimo.errors import StageFailed
+from mimo.recipe.models import Recipe
 from mimo.records import from_line
 from mimo.rollouts.house import OpenBox
 from mimo.stages.base import StageContext
@@ -50,7 +52,24 @@ def task_store(ctx: StageContext) -> TaskStore:
 def box_opener(ctx: StageContext) -> OpenBox:
     """Opens boxes of the recipe's back end with a task's limits and this stage's label."""
     tools = (task_folder(ctx) if ctx.inputs else ctx.out) / "tools"
-    return partial(_open, ctx.recipe.sandbox.backend, ensure_rootfs(ctx.cache), ctx.label, tools)
+    return partial(_open, spec_opener(ctx.recipe), ensure_rootfs(ctx.cache), ctx.label, tools)
+
+
+def spec_opener(recipe: Recipe) -> OpenSpec:
+    """Opens boxes where the recipe says: back end, image, container runtime, hosts."""
+    runtime = recipe.runtime.sandbox
+    place = {"image": recipe.sandbox.image, "runtime": runtime.runtime, "hosts": tuple(runtime.hosts)}
+    return lambda spec: open_sandbox(recipe.sandbox.backend, replace(spec, **place))  # type: ignore[arg-type]
+
+
+def box_root(ctx: StageContext) -> Path:
+    """The files of the boxes' root as a folder of this machine, for probes that read them."""
+    image = ctx.recipe.sandbox.image
+    if image is None:
+        return ensure_rootfs(ctx.cache)
+    from sandbox.docker_images import export_root  # here: only where there are such boxes
+
+    return export_root(ctx.recipe.runtime.sandbox.hosts, image, ctx.cache / "images")
 
 
 def visible_tools(task: Task, tools: Path) -> dict[str, Path]:
@@ -59,7 +78,7 @@ def visible_tools(task: Task, tools: Path) -> dict[str, Path]:
 
 
 def _open(
-    backend: str,
+    open_spec: OpenSpec,
     rootfs: Path,
     label: str,
     tools: Path,
@@ -84,4 +103,4 @@ def _open(
         readonly=readonly or visible_tools(task, tools),
         label=label,
     )
-    return open_sandbox(backend, spec)
+    return open_spec(spec)

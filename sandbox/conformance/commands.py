@@ -142,7 +142,7 @@ def check_large_commands(open_box: Opener) -> None:
 
 
 def check_many_boxes(open_box: Opener) -> None:
-    """16 boxes in threads at once keep apart and all answer."""
+    """Many boxes in threads at once keep apart and all answer."""
     answers: dict[int, str] = {}
 
     def one(number: int) -> None:
@@ -150,12 +150,12 @@ def check_many_boxes(open_box: Opener) -> None:
             box.exec(f"x={number}; sleep 0.2")
             answers[number] = box.exec("echo $x; ls").output
 
-    threads = [threading.Thread(target=one, args=(number,)) for number in range(16)]
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(open_box.many)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(120)
-    assert answers == {number: f"{number}\na.txt\n" for number in range(16)}, answers
+    assert answers == {number: f"{number}\na.txt\n" for number in range(open_box.many)}, answers
 
 
 CHECKS = (

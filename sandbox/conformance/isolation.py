@@ -75,7 +75,10 @@ def check_no_network(open_box: Opener) -> None:
         box.write(f"{WORKDIR}/n.py", program.replace('"PATH"', repr(path)).encode())
         result = box.exec("python3 n.py")
         assert result.output == "interfaces ['lo']\n", result.output
-        server = "python3 -m http.server 8000 --bind 127.0.0.1 >/dev/null 2>&1 & sleep 0.7; "
+        server = "python3 -m http.server 8000 --bind 127.0.0.1 >/dev/null 2>&1 & "
+        server += (
+            "for i in $(seq 100); do (: > /dev/tcp/127.0.0.1/8000) 2>/dev/null && break; sleep 0.1; done; "
+        )
         client = "python3 -c \"import urllib.request as u; print(u.urlopen('http://127.0.0.1:8000/a.txt').status)\""
         assert box.exec(server + client).output.strip() == "200", "the box's own loopback does not work"
 

@@ -24,6 +24,8 @@ class Opener:
     backend: str
     rootfs: Path
     work: Path
+    many: int = 16
+    """How many boxes a check opens at once."""
 
     @property
     def state(self) -> Path:

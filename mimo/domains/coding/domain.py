@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol, cast
 
-from mimo.domains.base import BoxFactory, Fault, TaskStore
+from mimo.domains.base import BoxFactory, Fault, OpenSpec, TaskStore, open_local
 from mimo.domains.coding.correction import corrected, possible_faults
 from mimo.domains.coding.expert import can_demonstrate, demonstration
 from mimo.domains.coding.folders import FolderTasks
@@ -54,10 +54,17 @@ class Coding:
         return _maker(source).build(task_id, folder)
 
     def import_folder(
-        self, folder: Path, store: TaskStore, *, limits: Limits, history: str, cache: Path
+        self,
+        folder: Path,
+        store: TaskStore,
+        *,
+        limits: Limits,
+        history: str,
+        cache: Path,
+        open_spec: OpenSpec = open_local,
     ) -> Task:
         """Bring a task folder into the store."""
-        return import_task(folder, store, limits=limits, history=history, cache=cache)
+        return import_task(folder, store, limits=limits, history=history, cache=cache, open_spec=open_spec)
 
     def verify(self, task: Task, changes: Changes, store: TaskStore, open_box: BoxFactory) -> Verdict:
         """Judge changes with the hidden tests in a fresh box."""

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import cast
 
-from mimo.domains.base import TaskStore
+from mimo.domains.base import OpenSpec, TaskStore, open_local
 from mimo.domains.coding.protected import PROTECTED
 from mimo.domains.coding.reference import reference_files
 from mimo.domains.coding.telling_tests import with_telling_tests
@@ -88,7 +88,15 @@ def read_folder(path: Path) -> TaskFolder:
     )
 
 
-def import_task(path: Path, store: TaskStore, *, limits: Limits, history: str, cache: Path) -> Task:
+def import_task(
+    path: Path,
+    store: TaskStore,
+    *,
+    limits: Limits,
+    history: str,
+    cache: Path,
+    open_spec: OpenSpec = open_local,
+) -> Task:
     """The task of the folder, with its snapshot and private files in the store (idempotent).
 
     Raises:
@@ -109,7 +117,7 @@ def import_task(path: Path, store: TaskStore, *, limits: Limits, history: str, c
     named = task.verifier.fail_to_pass or task.verifier.pass_to_pass
     has_reference = bool(reference_files(store.private(task)))
     if task.verifier.expect["runner"] == "pytest" and not named and has_reference:
-        return with_telling_tests(task, store, cache)
+        return with_telling_tests(task, store, cache, open_spec)
     return task
 
 

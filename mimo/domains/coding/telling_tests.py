@@ -6,23 +6,22 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from mimo.domains.base import BoxFactory, TaskStore
+from mimo.domains.base import BoxFactory, OpenSpec, TaskStore, open_local
 from mimo.domains.coding.reference import reference_changes
 from mimo.domains.coding.verify import verify_changes
 from mimo.errors import RecipeError
 from mimo.types import Task
-from sandbox import open_sandbox
 from sandbox.base import BoxLimits, BoxSpec, Changes, Sandbox
 from sandbox.rootfs import ensure_rootfs
 
 
-def with_telling_tests(task: Task, store: TaskStore, cache: Path) -> Task:
+def with_telling_tests(task: Task, store: TaskStore, cache: Path, open_spec: OpenSpec = open_local) -> Task:
     """The task with `fail_to_pass` and `pass_to_pass` found by running its hidden tests twice.
 
     Raises:
         RecipeError: the reference makes no test pass that failed before.
     """
-    open_box = _boxes(task, cache)
+    open_box = _boxes(task, cache, open_spec)
     before = _passing(task, Changes(files=(), capped=False), store, open_box)
     after = _passing(task, reference_changes(store.private(task)), store, open_box)
     if not after - before:
@@ -45,7 +44,7 @@ def _passing(task: Task, changes: Changes, store: TaskStore, open_box: BoxFactor
     )
 
 
-def _boxes(task: Task, cache: Path) -> BoxFactory:
+def _boxes(task: Task, cache: Path, open_spec: OpenSpec) -> BoxFactory:
     rootfs, limits = ensure_rootfs(cache), task.environment.limits
 
     def open_box(snapshot: Path, mounts: Mapping[str, Path]) -> Sandbox:
@@ -64,6 +63,6 @@ def _boxes(task: Task, cache: Path) -> BoxFactory:
             ),
             readonly=mounts,
         )
-        return open_sandbox("local", spec)
+        return open_spec(spec)
 
     return open_box

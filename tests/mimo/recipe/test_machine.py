@@ -69,6 +69,22 @@ def test_everything_that_is_missing_is_named() -> None:
     ]
 
 
+def test_docker_boxes_need_every_named_daemon(tmp_path: Path) -> None:
+    gone = f"unix://{tmp_path}/none.sock"
+    named = ["sandbox.backend=docker", f"runtime.sandbox.hosts=['{gone}', 'ssh://me@box']"]
+    model = load_recipe("pro", profile="smoke", overrides=named).model
+    with pytest.raises(MachineLacks) as caught:
+        check_machine(model, "smoke", machine(0))
+    assert caught.value.exit_code == 69
+    assert (
+        f"sandbox.backend is docker and no Docker daemon answers at {gone}: No such file"
+        in caught.value.message
+    )
+    assert "'ssh://me@box' is no Docker address" in caught.value.message
+    assert "dockerd" in caught.value.message
+    assert "GPU" not in str(caught.value.hint)
+
+
 def test_a_cluster_whose_machines_are_named_runs_from_anywhere() -> None:
     named = ["runtime.sampler.urls=['http://a:8000']", "runtime.trainer.hostfile=hosts"]
     model = load_recipe("pro", profile="cluster", overrides=named).model

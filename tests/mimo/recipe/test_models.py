@@ -9,10 +9,13 @@ import pytest
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from mimo.errors import RecipeError
 from mimo.recipe.layers import find_recipe
 from mimo.recipe.loader import load_recipe
 from mimo.recipe.models import BOOKKEEPING, STAGE_NAMES, Recipe
 from mimo.recipe.schema import all_keys, fields_of, json_schema, models_in
+from mimo.stages.prepare_env import PrepareEnv
+from mimo.stages.probe_hacks import ProbeHacks
 from mimo.types import Json
 
 
@@ -159,3 +162,34 @@ def test_the_schema_knows_files_that_extend() -> None:
 
 def test_stage_names_are_the_seven() -> None:
     assert len(STAGE_NAMES) == 7
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("sandbox.image", f"sha256:{'0' * 64}"),
+        ("runtime.sandbox.runtime", "runsc"),
+        ("runtime.sandbox.hosts", "['tcp://box:2375']"),
+    ],
+)
+def test_keys_of_docker_are_refused_without_it(key: str, value: str) -> None:
+    with pytest.raises(RecipeError, match=f"{key}: only sandbox.backend docker has that, not local"):
+        load_recipe("pro", profile="smoke", overrides=[f"{key}={value}"])
+    load_recipe("pro", profile="smoke", overrides=["sandbox.backend=docker", f"{key}={value}"])
+
+
+def test_a_boxs_image_is_pinned_and_part_of_what_a_result_is() -> None:
+    pinned = [f"python@sha256:{digit * 64}" for digit in "01"]
+    with pytest.raises(RecipeError, match=r"sandbox\.image"):
+        load_recipe("pro", profile="smoke", overrides=["sandbox.backend=docker", "sandbox.image=python:3.11"])
+    docker = [
+        load_recipe(
+            "pro", profile="smoke", overrides=["sandbox.backend=docker", f"sandbox.image={image}"]
+        ).model
+        for image in pinned
+    ]
+    plain = load_recipe("pro", profile="smoke").model
+    for stage in (PrepareEnv(), ProbeHacks()):
+        assert stage.images(plain) == {}
+        assert [stage.images(model) for model in docker] == [{"box": image} for image in pinned]
+        assert "image" not in str(stage.params(plain)["sandbox"])

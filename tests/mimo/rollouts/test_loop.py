@@ -15,8 +15,8 @@ import recipes
 from mimo.backends.base import SamplingParams
 from mimo.backends.scripted import ScriptedSampler
 from mimo.domains import load_domain
-from mimo.domains.base import TaskStore
-from mimo.errors import EngineFailed
+from mimo.domains.base import TaskStore, open_local
+from mimo.errors import EngineFailed, MachineLacks
 from mimo.harnesses import load_harness
 from mimo.harnesses.renderer import Renderer
 from mimo.rollouts.expert import ExpertSampler
@@ -27,7 +27,7 @@ from mimo.rollouts.store import RolloutStore
 from mimo.rollouts.token_log import NOT_SAMPLED
 from mimo.stages.tasks import _open
 from mimo.types import Limits, RolloutStatus, Task
-from sandbox.errors import SandboxLost
+from sandbox.errors import SandboxLost, SandboxUnavailable
 from sandbox.rootfs import ensure_rootfs
 
 TOKENIZER = Path(recipes.__file__).parent / "tokenizers" / "small-2048"
@@ -60,7 +60,7 @@ class Lab:
             store=self.store,
             renderer=self.renderer,
             sizes=RolloutSizes(temperature=1.0, top_p=1.0, **numbers),
-            open_box=partial(_open, "local", rootfs, "test", self.cache),
+            open_box=partial(_open, open_local, rootfs, "test", self.cache),
             domain=load_domain,
             harness=lambda name: load_harness(name, max_turns=numbers["max_turns"]),
             pool=self._pool,
@@ -217,6 +217,20 @@ def test_a_box_that_dies_is_an_error_of_that_rollout_only(lab: Lab) -> None:
     assert bad[0].rollout.error is not None
     assert bad[0].rollout.error.type == "SandboxLost"
     assert all(item.payload is None for item in bad)
+
+
+def test_a_back_end_that_is_gone_ends_the_step(lab: Lab) -> None:
+    """A Docker daemon that does not answer: every next rollout would fail alike."""
+
+    def open_box(*given: object) -> object:
+        raise SandboxUnavailable("no Docker daemon answers", hint="start it")
+
+    async def go() -> None:
+        await run_rollout(lab.attempt(), lab.says("<submit/>"), replace(lab.house(), open_box=open_box))  # type: ignore[arg-type]
+
+    with pytest.raises(MachineLacks, match="no Docker daemon answers") as caught:
+        asyncio.run(go())
+    assert caught.value.hint == "start it"
 
 
 def test_a_dead_engine_ends_the_step_and_closes_every_box(lab: Lab) -> None:
