@@ -39,6 +39,18 @@ BoxFactory = Callable[[Path, Mapping[str, Path]], Sandbox]
 """`(snapshot, readonly mounts) -> a fresh box`; what a verifier gets instead of a back end."""
 
 
+CONTEXT = "context"
+"""The kind of the agent domain's tasks that need context management."""
+
+
+def share_kind(task: Task) -> str:
+    """The key of `rl_mixed.shares` that the task counts under: its domain, or `context`.
+
+    `context` are the agent domain's families whose name begins with `context-`.
+    """
+    return CONTEXT if task.domain == "agent" and task.family.startswith(f"{CONTEXT}-") else task.domain
+
+
 class Domain(Protocol):
     """One domain. `source` is the recipe's entry as plain data; blocking calls."""
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from mimo.domains.base import share_kind
 from mimo.rollouts.evaluate import evaluate, rates_by
 from mimo.rollouts.house import House
 from mimo.rollouts.store import RolloutStore
@@ -17,6 +18,7 @@ from mimo.stages.audit import TRAINED
 from mimo.stages.audit_report import audit_report
 from mimo.stages.base import StageContext, StageResult
 from mimo.stages.engines import base_policy, open_house
+from mimo.stages.harness_choice import evaluation_harness
 from mimo.stages.report import render_report
 from mimo.stages.rl_records import sampled_traces, trace_of
 from mimo.stages.school import canary_for, weight_version
@@ -108,7 +110,7 @@ async def _evaluate(ctx: StageContext, sampler: VllmSampler, house: House, entry
             sampler,
             house,
             name=f"{entry.name}-{split}",
-            harness=ctx.recipe.harness.names[0],
+            harness=evaluation_harness(ctx.recipe),
             step=entry.place + 1,
             attempts=attempts,
             seed=ctx.recipe.seed,
@@ -121,7 +123,8 @@ async def _evaluate(ctx: StageContext, sampler: VllmSampler, house: House, entry
     for item in sampled_traces(finished, ctx.recipe.tracking.traces_per_step):
         ctx.trace(step, trace_of(item))
     rates = _rates(ctx, [item.rollout for item in finished])
-    ctx.log(step, {f"pass_rate/{label}": row["mean"] for label, row in rates["split"].items()})
+    labelled = rates["split"] | rates.get("domain", {})
+    ctx.log(step, {f"pass_rate/{label}": row["mean"] for label, row in labelled.items()})
     _count_unjudged(ctx, [item.rollout for item in finished], entry.name)
     ctx.commit(step, {})
     ctx.check_stop()
@@ -133,13 +136,15 @@ def _count_unjudged(ctx: StageContext, rollouts: Sequence[Rollout], name: str) -
 
 
 def _rates(ctx: StageContext, rollouts: Sequence[Rollout]) -> dict[str, dict[str, dict[str, float]]]:
-    """Pass rates by split, and by family within a split."""
+    """Pass rates by split, by family and (if there are several) by domain within a split."""
     tasks = read_tasks(task_folder(ctx))
     confidence = ctx.recipe.audit.confidence
     labels: dict[str, dict[str, str]] = {
         "split": {task.task_id: task.split for task in tasks},
         "family": {task.task_id: _family(task) for task in tasks},
     }
+    if len({share_kind(task) for task in tasks}) > 1:
+        labels["domain"] = {task.task_id: f"{task.split}/{share_kind(task)}" for task in tasks}
     return {
         kind: {
             name: cast("dict[str, float]", asdict(rate))
@@ -162,7 +167,7 @@ def _report(ctx: StageContext, policies: Sequence[_Audited]) -> StageResult:
     for entry in policies:
         rates = _rates(ctx, list(store.rollouts(entry.place + 1)))
         tables[entry.name] = cast(Json, rates)
-        for split, row in rates["split"].items():
+        for split, row in (rates["split"] | rates.get("domain", {})).items():
             headline[f"pass_rate/{split}/{entry.name}"] = row["mean"]
             notes.append(
                 f"{entry.name}: {split} pass rate {row['mean']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"

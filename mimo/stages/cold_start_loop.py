@@ -12,6 +12,7 @@ from mimo.rollouts.rates import pass_rate
 from mimo.stages.base import StageContext, StageResult
 from mimo.stages.demonstrations import Demonstration, demonstrations
 from mimo.stages.engines import base_policy, open_house
+from mimo.stages.harness_choice import evaluation_harness
 from mimo.stages.school import School, open_school
 from mimo.stages.sft import sft_batch, warmed_up
 from mimo.stages.start import StartingPolicy
@@ -87,7 +88,7 @@ async def _pass_rate(ctx: StageContext, spec: ColdStartSettings, school: School,
         school.sampler,
         school.house,
         name="eval",
-        harness=ctx.recipe.harness.names[0],
+        harness=evaluation_harness(ctx.recipe),
         step=step,
         attempts=max(1, number // len(chosen)),
         seed=ctx.recipe.seed,

@@ -19,6 +19,7 @@ from mimo.rollouts.loop import Attempt, Finished
 from mimo.rollouts.store import RolloutStore
 from mimo.rollouts.token_log import Payload
 from mimo.stages.base import StageContext
+from mimo.stages.harness_choice import group_harness
 from mimo.stages.tasks import tasks_of
 from mimo.types import Rollout, Task
 
@@ -60,13 +61,12 @@ async def demonstrations(ctx: StageContext, house: House) -> list[Demonstration]
 async def _replay(ctx: StageContext, house: House, tasks: Sequence[Task]) -> list[Finished]:
     """Every demonstration of every task, played through the rollout loop with the expert as the policy."""
     assert ctx.recipe.cold_start is not None
-    names = ctx.recipe.harness.names
     wanted = ctx.recipe.cold_start.demonstrations_per_task
     plans = [
         GroupPlan(
             group_id=f"demo-{number:05d}",
             task=task,
-            harness=names[number % len(names)],
+            harness=group_harness(ctx.recipe, task, f"demo-{number:05d}"),
             step=0,
             size=wanted,
         )

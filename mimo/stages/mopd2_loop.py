@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mimo.algo.length_penalty import LengthPenalty
 from mimo.backends.base import LossSpec
+from mimo.domains.base import share_kind
 from mimo.errors import StageFailed
 from mimo.recipe.models import Recipe
 from mimo.rollouts.signal import SignalRules
@@ -190,9 +191,15 @@ def loss_spec(recipe: Recipe) -> LossSpec:
 
 
 def distil_rules(recipe: Recipe, tasks: Sequence[Task]) -> DistilRules:
-    """The recipe's numbers; rho is `rl_mixed.shares` over the domains that the task set has."""
+    """The recipe's numbers; rho is `rl_mixed.shares` over the domains that the task set has.
+
+    A domain has the shares of all its kinds of task that the set holds (agent: agent and context).
+    """
     shares = recipe.rl_mixed.shares.model_dump()
-    domains: dict[str, float] = {task.domain: float(shares[task.domain]) for task in tasks}
+    kinds = {share_kind(task): task.domain for task in tasks}
+    domains: dict[str, float] = {}
+    for kind, domain in kinds.items():
+        domains[domain] = domains.get(domain, 0.0) + float(shares[kind])
     total = sum(domains.values())
     weights = recipe.mopd2.weights.model_dump()
     return DistilRules(

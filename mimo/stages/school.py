@@ -22,6 +22,7 @@ from mimo.rollouts.signal import TrainedRollout
 from mimo.run_dir.files import write_json
 from mimo.stages.base import SamplerHandle, StageContext
 from mimo.stages.engines import open_house, trainer_config
+from mimo.stages.harness_choice import evaluation_harness
 from mimo.stages.start import StartingPolicy
 from mimo.stages.tasks import tasks_of
 from mimo.types import Checkpoint, Json
@@ -72,6 +73,10 @@ class School:
     def state_int(self, key: str) -> int:
         """A number of the resumed state; 0 at a fresh start."""
         return int(cast(int, self._state.get(key, 0)))
+
+    def state_ints(self, key: str) -> dict[str, int]:
+        """Named numbers of the resumed state; empty at a fresh start."""
+        return dict(cast("dict[str, int]", self._state.get(key, {})))
 
     @property
     def published(self) -> Path:
@@ -287,8 +292,8 @@ def canary_for(ctx: StageContext, house: House, model_dir: Path) -> Canary:
     from mimo.training.canary import Canary, canary_sequences
 
     settings = ctx.recipe.canary
-    harness = house.harness(ctx.recipe.harness.names[0])
+    named = evaluation_harness(ctx.recipe)
     tasks = tasks_of(ctx, "train")[: settings.sequences]
-    prompts = [house.renderer.opening_ids(harness.opening(task)) for task in tasks]
+    prompts = [house.renderer.opening_ids(house.harness(named(task)).opening(task)) for task in tasks]
     ids = canary_sequences(tokenizer_size(model_dir), settings, seed=ctx.recipe.seed, prompts=prompts)
     return Canary(ids, settings, exact=ctx.recipe.policy.dtype == "float32", seed=ctx.recipe.seed)
