@@ -37,7 +37,7 @@ class Prefix:
 
 
 def prefixes(trajectory: Trajectory) -> list[Prefix]:
-    """Every prefix of the trajectory's (only) context, in order.
+    """Every prefix of the trajectory's first context, in order.
 
     Raises:
         ValueError: a turn's span is not what the tokens say is sampled.

@@ -26,7 +26,7 @@ from mimo.types import Rollout, Task
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Demonstration:
-    """A kept demonstration: its record and its tokens."""
+    """A kept demonstration: its record and the tokens of one of its contexts (most have one)."""
 
     rollout: Rollout
     payload: Payload
@@ -43,11 +43,13 @@ async def demonstrations(ctx: StageContext, house: House) -> list[Demonstration]
         finished = await _replay(ctx, house, tasks_of(ctx, "train"))
         store.write(0, finished)
         _report(ctx, finished)
-    payloads = store.payloads(0)
+    contexts = store.contexts(0)
     kept = [
-        Demonstration(rollout=rollout, payload=payloads[rollout.rollout_id])
+        Demonstration(rollout=rollout, payload=payload)
         for rollout in store.rollouts(0)
         if rollout.verdict is not None and rollout.verdict.passed
+        for payload in contexts[rollout.rollout_id]
+        if payload.loss_mask.any()
     ]
     if not kept:
         raise StageFailed(

@@ -169,6 +169,10 @@ def _sample_metrics(ctx: StageContext, samples: Sequence[Sample]) -> dict[str, f
     for rollout in rollouts:
         if rollout.error is not None:
             ctx.count("sample masked", why=f"{rollout.status}: {rollout.error.type} in {rollout.error.where}")
+    if later := sum(len(sample.finished.branches) for sample in samples):
+        ctx.count(
+            "context not distilled", later, why="only a rollout's first context is; see docs/harnesses.md"
+        )
     judged = [rollout.verdict.passed for rollout in rollouts if rollout.verdict is not None]
     metrics = {
         "rollouts/total": float(len(rollouts)),

@@ -233,18 +233,18 @@ def rl_sequences(trained: Sequence[TrainedRollout]) -> list[TrainSequence]:
 
     rows = []
     for item in trained:
-        payload = item.finished.payload
-        assert payload is not None
+        payload, record = item.payload, item.finished.rollout
         prefix = int(payload.loss_mask.argmax())
+        later = f"/{item.context}" if item.context else ""  # begins with its own history, shared with none
         rows.append(
             TrainSequence(
-                rollout_id=item.finished.rollout.rollout_id,
+                rollout_id=record.rollout_id + later,
                 token_ids=payload.token_ids,
                 loss_mask=payload.loss_mask,
                 sampler_logprobs=payload.sampler_logprobs,
                 advantages=item.advantages,
                 loss_weight=item.loss_weight,
-                prefix_group=item.finished.rollout.group_id,
+                prefix_group=f"{record.rollout_id}{later}" if later else record.group_id,
                 prefix_len=prefix,
             )
         )
