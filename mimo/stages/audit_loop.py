@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from mimo.domains.base import share_kind
+from mimo.recipe.sections import Audit as AuditSettings
 from mimo.rollouts.evaluate import evaluate, rates_by
 from mimo.rollouts.house import House
 from mimo.rollouts.store import RolloutStore
@@ -19,6 +20,7 @@ from mimo.stages.audit_report import audit_report
 from mimo.stages.base import StageContext, StageResult
 from mimo.stages.engines import base_policy, open_house
 from mimo.stages.harness_choice import evaluation_harness
+from mimo.stages.heldout_harnesses import apart, evaluate_heldout_harnesses, heldout_harness_rates
 from mimo.stages.report import render_report
 from mimo.stages.rl_records import sampled_traces, trace_of
 from mimo.stages.school import canary_for, weight_version
@@ -99,8 +101,7 @@ async def _evaluate(ctx: StageContext, sampler: VllmSampler, house: House, entry
         ("heldout", spec.heldout_rollouts_per_task),
         ("train", spec.train_rollouts_per_task),
     ):
-        if entry.place == 0:
-            attempts = min(attempts, spec.base_rollouts_per_task)
+        attempts = _attempts(spec, entry, attempts)
         tasks = [task for task in read_tasks(task_folder(ctx)) if task.split == split]
         if not tasks or attempts == 0:
             ctx.count(f"{split} tasks not evaluated", len(tasks), why=f"audit.{split}_rollouts_per_task")
@@ -119,6 +120,18 @@ async def _evaluate(ctx: StageContext, sampler: VllmSampler, house: House, entry
             ),
         )
     step = entry.place + 1
+    finished += await evaluate_heldout_harnesses(
+        ctx,
+        read_tasks(task_folder(ctx)),
+        sampler,
+        house,
+        name=entry.name,
+        step=step,
+        attempts=_attempts(spec, entry, spec.heldout_rollouts_per_task),
+        on_done=lambda done, total: ctx.progress(
+            entry.place, step, "policy", f"{entry.name} held-out harnesses {done}/{total}"
+        ),
+    )
     RolloutStore(ctx.out).write(step, finished)
     for item in sampled_traces(finished, ctx.recipe.tracking.traces_per_step):
         ctx.trace(step, trace_of(item))
@@ -130,22 +143,31 @@ async def _evaluate(ctx: StageContext, sampler: VllmSampler, house: House, entry
     ctx.check_stop()
 
 
+def _attempts(spec: AuditSettings, entry: _Audited, wanted: int) -> int:
+    """Rollouts of a task: fewer of the base policy."""
+    return wanted if entry.place else min(wanted, spec.base_rollouts_per_task)
+
+
 def _count_unjudged(ctx: StageContext, rollouts: Sequence[Rollout], name: str) -> None:
     if number := sum(rollout.verdict is None for rollout in rollouts):
         ctx.count("rollout without a verdict in an evaluation", number, why=name)
 
 
 def _rates(ctx: StageContext, rollouts: Sequence[Rollout]) -> dict[str, dict[str, dict[str, float]]]:
-    """Pass rates by split, by family and (if there are several) by domain within a split."""
+    """Pass rates by split, by family and (if there are several) by domain within a split.
+
+    Rollouts in held-out harnesses are in none of them: they have a row of their own among the domains.
+    """
     tasks = read_tasks(task_folder(ctx))
     confidence = ctx.recipe.audit.confidence
+    rollouts, elsewhere = apart(ctx, rollouts)
     labels: dict[str, dict[str, str]] = {
         "split": {task.task_id: task.split for task in tasks},
         "family": {task.task_id: _family(task) for task in tasks},
     }
     if len({share_kind(task) for task in tasks}) > 1:
         labels["domain"] = {task.task_id: f"{task.split}/{share_kind(task)}" for task in tasks}
-    return {
+    found = {
         kind: {
             name: cast("dict[str, float]", asdict(rate))
             for name, rate in rates_by(rollouts, label, confidence=confidence).items()
@@ -153,6 +175,9 @@ def _rates(ctx: StageContext, rollouts: Sequence[Rollout]) -> dict[str, dict[str
         }
         for kind, label in labels.items()
     }
+    if elsewhere:
+        found.setdefault("domain", {}).update(heldout_harness_rates(elsewhere, tasks, confidence=confidence))
+    return found
 
 
 def _family(task: Task) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from mimo.harnesses import draw_harness
+from mimo.errors import RecipeError
+from mimo.harnesses import draw_harness, supported
 from mimo.recipe.models import Recipe
 from mimo.types import Domain, Task
 
@@ -24,7 +25,15 @@ def check_harnesses(recipe: Recipe) -> None:
     """Refuse a task source whose domain no harness supports, before any work is done for it.
 
     Raises:
-        RecipeError: names the domain, the harnesses and those that would do.
+        RecipeError: names the domain, the harnesses and those that would do; also for a harness that is both
+            trained with and held out, and for unknown names.
     """
+    names, heldout = recipe.harness.names, recipe.audit.heldout_harnesses
+    if both := sorted(set(names) & set(heldout)):
+        raise RecipeError(
+            f"{', '.join(both)} is in harness.names and in audit.heldout_harnesses",
+            hint="a harness that is trained with is not held out: take it out of one of the two",
+        )
     for entry in recipe.tasks.sources:
-        draw_harness(recipe.harness.names, cast(Domain, entry.domain))
+        draw_harness(names, cast(Domain, entry.domain))
+        supported(heldout, cast(Domain, entry.domain))
