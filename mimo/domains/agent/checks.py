@@ -12,6 +12,7 @@ Each is passed or failed by itself. The first four kinds fail where nothing was 
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Mapping, Sequence
 from typing import cast
 
@@ -79,19 +80,25 @@ def file_checks(
         base: content of every file of the pristine workspace.
         changes: what a policy left, all of it.
     """
-    left = {change.path: change.data for change in changes if change.refused is None}
+    refused = [change.path for change in changes if change.refused is not None or _is_link(change)]
+    left = {change.path: change.data for change in changes if change.path not in refused}
     changed = {path for path, data in left.items() if data != base.get(path)}
-    refused = [change.path for change in changes if change.refused is not None]
     found: dict[str, bool] = {}
     for path, text in wanted.files.items():
         data = left.get(path, base.get(path))
         if text is None:
-            found[f"gone {path}"] = data is None and path not in refused
+            good = data is None
         else:
-            found[f"file {path}"] = data is not None and data.rstrip() == text.encode().rstrip()
+            good = data is not None and data.rstrip() == text.encode().rstrip()
+        found[f"gone {path}" if text is None else f"file {path}"] = good and path not in refused
     allowed = {*wanted.files, *([DATABASE] if wanted.statements else [])}
     found[OTHER_FILES] = not changed - allowed and not refused
     return found
+
+
+def _is_link(change: FileChange) -> bool:
+    """A link's `data` is its target: text that was never written to a file."""
+    return change.mode is not None and stat.S_ISLNK(change.mode)
 
 
 def database_checks(wanted: EndState, found: Database | None) -> dict[str, bool]:

@@ -171,6 +171,18 @@ def test_links_folders_and_refused_changes_do_not_pass(lab: Lab) -> None:
     assert lab.verdict(task, lab.after(task, [f"mv {old} {new}"])).passed
 
 
+def test_a_link_whose_target_reads_like_the_answer_does_not_pass(lab: Lab) -> None:
+    """What a link holds as data is its target."""
+    task = lab.task("counting", 1)
+    (change,) = lab.domain.reference(task, lab.store).files
+    assert change.data is not None
+    answer = change.data.decode().strip()
+    changes = lab.after(task, [f"ln -s {answer} {change.path}"])
+    assert [item.data for item in changes.files] in ([answer.encode()], [None])
+    assert failed(lab.verdict(task, changes)) == {*task.verifier.fail_to_pass, "other files"}
+    assert lab.verdict(task, lab.after(task, [f"echo {answer} > {change.path}"])).passed
+
+
 def test_writing_the_same_again_changes_nothing(lab: Lab) -> None:
     task = lab.task("rename", 1)
     old, new = task.instruction.split()[1], task.instruction.split()[3]
