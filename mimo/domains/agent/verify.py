@@ -10,15 +10,13 @@ from __future__ import annotations
 import json
 import secrets
 import shlex
-import shutil
 import tempfile
 from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
 from typing import cast
 
 from mimo.domains.agent.checks import FILE, Database, EndState, database_checks, file_checks
-from mimo.domains.agent.world import DATABASE, schema_rows
+from mimo.domains.agent.world import DATABASE, program, schema_rows
 from mimo.domains.base import BoxFactory, TaskStore
 from mimo.records import from_json
 from mimo.types import Json, Task, Verdict
@@ -26,6 +24,7 @@ from sandbox.base import Changes
 from sandbox.errors import SandboxLimit
 
 MOUNT = "/verify"
+READER = "mimo.domains.agent.boxed.read_db"
 SUBJECT = "/tmp/subject.db"
 """Where the database lies in the box that reads it: outside the workspace, alone."""
 
@@ -82,8 +81,7 @@ def _database(
     with tempfile.TemporaryDirectory(prefix="mimo-verify-") as folder:
         mount = Path(folder)
         mount.chmod(0o755)
-        with resources.as_file(resources.files("mimo.domains.agent.boxed") / "read_db.py") as reader:
-            shutil.copyfile(reader, mount / "read_db.py")
+        (mount / "read_db.py").write_bytes(program(READER))
         (mount / "read_db.py").chmod(0o644)
         reading = f"env -i PATH=/usr/bin:/bin python3 -I -S -B {MOUNT}/read_db.py"
         command = f"printf %s {shlex.quote(json.dumps(plan))} | {reading}"

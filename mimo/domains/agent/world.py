@@ -14,10 +14,14 @@ from mimo.types import Json
 DATABASE = "data/desk.db"
 """Where the database lies in the workspace."""
 PROGRAMS: Mapping[str, Mapping[str, str]] = {
-    "desk": {"bin/desk": "desk.py"},
-    "api": {"bin/api": "api_client.py", "service/api.py": "api_server.py"},
+    "desk": {"bin/desk": "mimo.domains.agent.boxed.desk"},
+    "api": {
+        "bin/api": "mimo.domains.agent.boxed.api_client",
+        "service/api.py": "mimo.domains.agent.boxed.api_server",
+    },
 }
-"""Name of a tool to path in the workspace and its source in `boxed`."""
+"""Name of a tool to path in the workspace and the module that lies there (whole names: a stage's code digest
+follows them)."""
 
 Value = int | float | str | None
 Row = tuple[Value, ...]
@@ -39,10 +43,16 @@ class World:
         found = {path: text.encode() for path, text in self.files.items()}
         for name in self.programs:
             for path, source in PROGRAMS[name].items():
-                found[path] = (resources.files("mimo.domains.agent.boxed") / source).read_bytes()
+                found[path] = program(source)
         if self.schema:
             found[DATABASE] = database(self.schema, self.tables)
         return found
+
+
+def program(module: str) -> bytes:
+    """The source of a module of `boxed`."""
+    package, _, name = module.rpartition(".")
+    return (resources.files(package) / f"{name}.py").read_bytes()
 
 
 def database(schema: Mapping[str, str], tables: Tables) -> bytes:

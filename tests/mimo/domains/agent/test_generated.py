@@ -13,6 +13,7 @@ from mimo.domains.agent.source import GeneratedTasks
 from mimo.domains.base import share_kind
 from mimo.errors import RecipeError
 from mimo.harnesses import HARNESSES, supported
+from mimo.pipeline.code import CodeReader
 from tests.mimo.domains.agent.conftest import NOTHING, Lab
 
 HARNESSES_HERE = supported(HARNESSES.names(), "agent")
@@ -135,3 +136,9 @@ def test_a_wrong_source_is_a_clear_error(lab: Lab, source: dict[str, object], me
 
 def test_a_level_two_source_draws_from_all_families() -> None:
     assert {entry.name for entry in families_for("train", None, 2)} == set(TRAIN)
+
+
+def test_a_stages_code_digest_holds_the_programs_that_go_into_boxes() -> None:
+    modules = CodeReader().facts("mimo.stages.prepare_env").modules
+    programs = ("desk", "api_client", "api_server", "read_db")
+    assert {f"mimo.domains.agent.boxed.{name}" for name in programs} <= set(modules)
