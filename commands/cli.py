@@ -28,7 +28,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Reinforcement learning on groups of rollouts with graded rewards.",
     ),
     "mopd2": ("commands.stages:mopd2", "Distil teachers into the student, with teacher and SFT prefixes."),
-    "audit": ("commands.stages:audit", "Evaluate every policy of the run and write the report."),
+    "audit": (
+        "commands.stages:audit",
+        "Evaluate every policy, audit every trajectory for hacks, judge the gate, write the report.",
+    ),
     "status": ("commands.status:status", "Show the stages of a recipe, its newest run, and who runs it."),
     "explain": (
         "commands.status:explain",

@@ -58,15 +58,17 @@ def event_line(event: Event) -> str | None:
         "reused": lambda: f"{stage}: reused ({about['reason']})",
         "skipped": lambda: f"{stage}: skipped ({about['reason']})",
         "done": lambda: f"{stage}: done, {about['committed']} units in {duration(_float(about['wall_s']))}",
+        "refused": lambda: f"{stage}: its gate says no",
         "stopping": lambda: f"{stage}: stopping when the step in flight is saved; {_KILL_HINT}",
         "stopped": lambda: f"{stage}: stopped, {about['committed']} units are saved",
         "failed": lambda: f"{stage}: failed, {about['committed']} units are saved",
         "count": lambda: f"{stage}: {about['what']}" + (f" ({about['why']})" if about["why"] else ""),
         "leftovers-killed": lambda: f"{stage}: left processes behind, killed: {about['processes']}",
-        "boxes-removed": lambda: f"{stage}: removed sandboxes of dead processes: {about['labels']}",
+        "boxes-removed": lambda: f"{stage}: removed {_boxes(about['count'])} of dead processes",
         "reaper": lambda: f"{stage}: {about['message']}",
+        "rewound": lambda: f"{stage}: goes on after step {about['step']}, not {about['before']} (damaged)",
         "code-changed": lambda: f"{stage}: its code changed since the plan was made; the new code runs",
-        "tracking": lambda: f"MLflow: {about['message']}",
+        "tracking": lambda: str(about["message"]),
         "found-killed": lambda: f"an earlier start of this run (process {about['pid']}) was killed",
     }
     line = lines.get(event.event)
@@ -75,6 +77,10 @@ def event_line(event: Event) -> str | None:
 
 def _float(value: object) -> float:
     return float(str(value))
+
+
+def _boxes(count: object) -> str:
+    return "1 sandbox" if count == 1 else f"{count} sandboxes"
 
 
 class PlainView:

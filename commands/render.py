@@ -132,8 +132,8 @@ def _why(item: Outcome) -> str:
 
 def _counts(outcomes: Sequence[Outcome]) -> Iterable[str]:
     for item in outcomes:
-        if item.manifest is not None and item.manifest.counts:
-            told = ", ".join(f"{what}: {amount}" for what, amount in sorted(item.manifest.counts.items()))
+        if item.counted:
+            told = ", ".join(f"{what}: {amount}" for what, amount in sorted(item.counted.items()))
             yield f"{item.stage}: {told}"
 
 

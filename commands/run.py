@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from commands.lasting import outlive_reader
 from commands.live import MODES, BarView, choose_view
 from commands.options import json_option, recipe_options
 from commands.render import output, plan_table, summary
@@ -69,6 +70,7 @@ def show_plan(project: Project, *, as_json: bool) -> None:
 
 def run_and_report(project: Project, *, progress: str, as_json: bool) -> None:
     """Run, watch, print the summary; raise what ended the run early."""
+    outlive_reader()
     if not as_json:
         click.echo(_profile_line(project), err=True)
     view = choose_view(progress, as_json=as_json, heartbeat_s=project.recipe.runtime.heartbeat_s)

@@ -49,4 +49,6 @@ synthesize_rubrics = stage_command(
 )
 rl_mixed = stage_command("rl-mixed", "Reinforcement learning on groups of rollouts with graded rewards.")
 mopd2 = stage_command("mopd2", "Distil teachers into the student, with teacher and SFT prefixes.")
-audit = stage_command("audit", "Evaluate every policy of the run and write the report.")
+audit = stage_command(
+    "audit", "Evaluate every policy, audit every trajectory for hacks, judge the gate, write the report."
+)

@@ -114,7 +114,7 @@ def stop(recipe: Path, profile: str | None, overrides: tuple[str, ...], *, timeo
         click.echo(f"{recipe} (profile {project.profile or 'none'}) is not running")
     else:
         click.echo(f"stopped process {pid} at a safe point (its exit code is 75)")
-        click.echo(f"go on: {project.request.command(project.profile)}")
+        click.echo(f"go on: {project.command()}")
 
 
 @click.command()

@@ -33,6 +33,8 @@ def sync(what: str | None, as_json: bool) -> None:
             click.echo(json.dumps({"schema": 1, **asdict(report)}))
             continue
         click.echo(f"{run}: {report.points} points and {report.traces} traces sent to {report.location}")
+        for name in report.restored:
+            click.echo(f"  restored: {name} was deleted in MLflow")
         for line in report.left_out:
             click.echo(f"  left out: {line}", err=True)
     if not runs and not as_json:

@@ -2,7 +2,9 @@
 
 MimoError 1
 ├── RecipeError 2        the recipe, the command line or a file the user named is wrong
+│   └── WrongSource 2    what the recipe names is there, and is not what the recipe says of it
 ├── StageFailed 1        a stage ran and did not do its job
+├── FetchFailed 1        something that the recipe names could not be fetched (network, server)
 ├── EngineFailed 1       a sampler or trainer died, or its weights are not what they should be
 ├── PlanHasWork 3        `plan --check` found something to do
 ├── GateRefused 4        a gate says no: a leak is left, the hack share is over its limit
@@ -37,6 +39,18 @@ class RecipeError(MimoError):
     """The recipe, the command line or a file the user named is wrong; every problem is listed at once."""
 
     exit_code = 2
+
+
+class WrongSource(RecipeError):
+    """A source of the recipe is not what the recipe says of it: another hash, no such release."""
+
+    exit_code = 2
+
+
+class FetchFailed(MimoError):
+    """A source of the recipe could not be fetched (network, server); the same command tries again."""
+
+    exit_code = 1
 
 
 class StageFailed(MimoError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 from mimo.harnesses.base import ExpertTurn
 from mimo.types import Json, Limits, Task, Verdict, record
@@ -18,6 +18,24 @@ class Rejected:
     task_id: str
     source: str
     reason: str
+
+
+@record
+class Fault:
+    """A mistake to act out: the faulty turns, and one sentence that names the mistake.
+
+    `tests`: whether a run of the visible tests has to show it before it is corrected (`if-room`: where the
+    harness leaves a turn for that).
+    """
+
+    kind: str
+    note: str
+    turns: tuple[str, ...]
+    tests: Literal["no", "if-room", "yes"] = "no"
+
+
+class NotCorrectable(ValueError):
+    """Nothing can follow these faulty turns; the message says why. The caller counts it and goes on."""
 
 
 class TaskStore:
@@ -93,4 +111,25 @@ class Domain(Protocol):
 
     def demonstrate(self, task: Task, store: TaskStore, *, harness: str, seed: int) -> Sequence[ExpertTurn]:
         """The expert's turns for the task, spoken in `harness`; `seed` varies the way, not the result."""
+        ...
+
+
+@runtime_checkable
+class MistakeExpert(Protocol):
+    """A domain whose expert can also act out mistakes and correct them; not every domain has one."""
+
+    def faults(self, task: Task, store: TaskStore, *, harness: str, seed: int) -> Sequence[Fault]:
+        """Mistakes that the expert can act out on the task, in an order drawn by `seed`."""
+        ...
+
+    def correct(
+        self, task: Task, store: TaskStore, *, harness: str, fault: Fault, max_turns: int
+    ) -> Sequence[ExpertTurn]:
+        """The faulty turns, a turn that names the mistake and corrects it, and the rest of the work.
+
+        May be longer than `max_turns`, which only decides about turns that are not needed.
+
+        Raises:
+            NotCorrectable: nothing can follow the faulty turns.
+        """
         ...

@@ -65,8 +65,8 @@ class BehaviorFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
-    """One assistant turn: its number from 1, its call, what came back."""
+class Step:
+    """One assistant turn: its number from 1, its call, what came back (cut)."""
 
     number: int
     turn: Turn
@@ -77,16 +77,28 @@ class _Step:
 
     @property
     def path(self) -> str:
+        """The file it names, "" for none."""
         return str(self.call.arguments.get("path", "")) if self.call is not None else ""
 
     @property
+    def refused(self) -> bool:
+        """The tool says that it did nothing: no such file, no such lines, nothing read."""
+        return bool(_NO_EFFECT.match(self.answer))
+
+    @property
     def took_effect(self) -> bool:
-        return self.kind == "edit" and not _NO_EFFECT.match(self.answer) and self.exit_code in (0, None)
+        """An edit that the tool carried out."""
+        return self.kind == "edit" and not self.refused and self.exit_code in (0, None)
+
+    @property
+    def outcome(self) -> bool | None:
+        """What it showed as a run of the tests."""
+        return test_outcome(self.answer, self.exit_code)
 
 
 def behavior_facts(rollout: Rollout, ground: Ground) -> BehaviorFacts:
     """The facts of the rollout's contexts, read as one sequence of turns."""
-    steps = list(_steps(rollout.contexts))
+    steps = list(steps_of(rollout.contexts))
     opening = " ".join(t.text for c in rollout.contexts for t in c.turns if t.role in ("system", "user"))
     edits = [step for step in steps if step.took_effect]
     tests = [step for step in steps if step.kind == "test"]
@@ -98,8 +110,8 @@ def behavior_facts(rollout: Rollout, ground: Ground) -> BehaviorFacts:
         "edits": edits,
         "blind_edits": _blind(steps, opening, ground),
         "failed_edits": [step for step in steps if step.kind == "edit" and not step.took_effect],
-        "repeated_edits": _repeated(edits, by_place=True),
-        "repeated_actions": _repeated(steps, by_place=False),
+        "repeated_edits": repeated(edits, by_place=True),
+        "repeated_actions": repeated(steps, by_place=False),
         "unrelated_edits": [step for step in edits if related and step.path and step.path not in related],
         "tests": tests,
     }
@@ -107,7 +119,7 @@ def behavior_facts(rollout: Rollout, ground: Ground) -> BehaviorFacts:
         turns=len(steps),
         **{name: len(rows) for name, rows in places.items()},
         tested_after_edit=None if last is None else final is not None,
-        last_test_passed=None if final is None else _outcome(final),
+        last_test_passed=None if final is None else test_outcome(final.answer, final.exit_code),
         tests_seen_before_edit=any(_shows_tests(s, ground) for s in steps[: edits[0].number])
         if edits
         else None,
@@ -127,7 +139,8 @@ def kind_of(call: ToolCall | None) -> Kind:
     return KINDS.get(call.name, "other")
 
 
-def _steps(contexts: tuple[Context, ...]) -> Iterator[_Step]:
+def steps_of(contexts: tuple[Context, ...]) -> Iterator[Step]:
+    """The assistant turns of the contexts, read as one sequence."""
     number = 0
     for context in contexts:
         turns = context.turns
@@ -138,7 +151,7 @@ def _steps(contexts: tuple[Context, ...]) -> Iterator[_Step]:
             answer = turns[place + 1] if place + 1 < len(turns) and turns[place + 1].role == "tool" else None
             result = None if answer is None else answer.tool_result
             call = turn.tool_calls[0] if turn.tool_calls else None
-            yield _Step(
+            yield Step(
                 number,
                 turn,
                 call,
@@ -148,11 +161,11 @@ def _steps(contexts: tuple[Context, ...]) -> Iterator[_Step]:
             )
 
 
-def _shows_tests(step: _Step, ground: Ground) -> bool:
+def _shows_tests(step: Step, ground: Ground) -> bool:
     return step.kind == "test" or (step.kind == "read" and step.path in ground.tests)
 
 
-def _blind(steps: list[_Step], opening: str, ground: Ground) -> list[_Step]:
+def _blind(steps: list[Step], opening: str, ground: Ground) -> list[Step]:
     """Edits of files whose text the policy had not been shown: neither in the task nor by looking."""
     seen = {path for path in ground.base if re.search(rf"(?m)^{re.escape(path)}:\n1 ", opening)}
     everything = False
@@ -166,7 +179,7 @@ def _blind(steps: list[_Step], opening: str, ground: Ground) -> list[_Step]:
     return blind
 
 
-def _repeated(steps: list[_Step], *, by_place: bool) -> list[_Step]:
+def repeated(steps: list[Step], *, by_place: bool) -> list[Step]:
     """Steps that do again what one before did: the same lines edited, or the same call, no edit between."""
     seen: set[str] = set()
     again = []
@@ -183,8 +196,8 @@ def _repeated(steps: list[_Step], *, by_place: bool) -> list[_Step]:
     return again
 
 
-def _outcome(step: _Step) -> bool | None:
-    """What a run of the tests showed, by the harness's exit code and the runner's words."""
-    if _FAILED_TEST.search(step.answer) or step.exit_code not in (0, None):
+def test_outcome(answer: str, exit_code: int | None) -> bool | None:
+    """What a run of the tests showed, by the harness's exit code and the runner's words; None = unclear."""
+    if _FAILED_TEST.search(answer) or exit_code not in (0, None):
         return False
-    return True if _PASSED_TEST.search(step.answer) else None
+    return True if _PASSED_TEST.search(answer) else None

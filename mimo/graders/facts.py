@@ -9,7 +9,7 @@ from __future__ import annotations
 from mimo.graders.behavior import BehaviorFacts, behavior_facts
 from mimo.graders.ground import Ground
 from mimo.graders.patch import PatchFacts, patch_facts
-from mimo.types import Rollout, record
+from mimo.types import Json, Rollout, record
 from sandbox.base import Changes
 
 
@@ -25,10 +25,19 @@ class Facts:
 
 def facts_of(rollout: Rollout, changes: Changes | None, ground: Ground) -> Facts:
     """The facts of one rollout; one without changes (it failed early) has an empty patch."""
-    verdict = rollout.verdict
     kept = Changes(files=(), capped=False) if changes is None else changes
-    refused = {} if verdict is None else verdict.detail.get("refused")
-    patch = patch_facts(kept, ground, refused if isinstance(refused, dict) else {})
+    return facts_with(rollout, patch_facts(kept, ground, refused_paths(rollout)), ground)
+
+
+def refused_paths(rollout: Rollout) -> dict[str, Json]:
+    """Path -> why the verifier left it out; empty without a verdict."""
+    refused = None if rollout.verdict is None else rollout.verdict.detail.get("refused")
+    return refused if isinstance(refused, dict) else {}
+
+
+def facts_with(rollout: Rollout, patch: PatchFacts, ground: Ground) -> Facts:
+    """The facts of a rollout whose patch was analysed before (equal patches are common)."""
+    verdict = rollout.verdict
     return Facts(
         rollout_id=rollout.rollout_id,
         passed=verdict is not None and verdict.passed and not verdict.tampered,

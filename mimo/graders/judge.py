@@ -44,12 +44,16 @@ class Refused(ValueError):
 
 @dataclass(slots=True)
 class Judge:
-    """Asks; `failures` counts what went wrong by kind, `seconds` and `asked` what it cost."""
+    """Asks; `failures` counts what went wrong by kind, `seconds`, `asked` and `tokens` what it cost.
+
+    `tokens` are those the endpoint says it used; one that says nothing leaves it at 0.
+    """
 
     config: JudgeConfig
     failures: Counter[str] = field(default_factory=Counter)
     asked: int = 0
     seconds: float = 0.0
+    tokens: int = 0
     client: httpx.Client = field(init=False)
 
     def __post_init__(self) -> None:
@@ -110,7 +114,17 @@ class Judge:
         response.raise_for_status()
         if len(response.content) > _MAX_ANSWER_BYTES:
             raise Refused("the answer is too long")
+        self.tokens += _tokens_used(response.content)
         return _answer(response.content)
+
+
+def _tokens_used(content: bytes) -> int:
+    """The endpoint's own count of prompt and answer; 0 where it gives none that can be read."""
+    try:
+        total = json.loads(content)["usage"]["total_tokens"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return 0
+    return total if isinstance(total, int) and not isinstance(total, bool) and total > 0 else 0
 
 
 def _answer(content: bytes) -> dict[str, Json]:

@@ -1,5 +1,5 @@
 """What may be hidden inside a file: archives, compressed streams, base64 and hex, opened with bounds on
-everything.
+everything. What could not be opened is told, never passed over.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 MAX_DEPTH = 3
 MAX_DECODED = 32_000_000
@@ -23,15 +23,29 @@ MAX_DECODED = 32_000_000
 _MAX_MEMBERS = 2_000
 _MAX_STREAMS = 64
 _MAX_ROT13 = 65_536
+_ZIP, _TAR, _STREAMS = b"PK\x03\x04", b"ustar", (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0")
 _ZLIB = re.compile(rb"\x78[\x01\x5e\x9c\xda]")
 _BASE64 = re.compile(rb"(?:[A-Za-z0-9+/_-]{40,}[\r\n]{0,2}(?:\\n)?)+[A-Za-z0-9+/_-]*={0,2}")
 _HEX = re.compile(rb"(?:[0-9a-fA-F]{2}){24,}")
 _NOT_BASE64 = re.compile(rb"\\n|[\r\n]")
 
 
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A piece that was not searched: `!name!name` as in `layers`, and why."""
+
+    suffix: str
+    why: str
+
+
 @dataclass(slots=True)
 class _Budget:
     left: int = MAX_DECODED
+    unread: list[Unread] = field(default_factory=list)
+
+    def missed(self, suffix: str, why: str) -> None:
+        """Note a piece that nobody searches."""
+        self.unread.append(Unread(suffix, why))
 
     def take(self, data: bytes) -> bytes:
         piece = data[: max(self.left, 0)]
@@ -39,16 +53,24 @@ class _Budget:
         return piece
 
 
-def layers(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """`("", data)`, then `("!name!name", bytes)` for everything decoded from it, at most three deep."""
+def layers(data: bytes, unread: list[Unread] | None = None) -> Iterator[tuple[str, bytes]]:
+    """`("", data)`, then `("!name!name", bytes)` for everything decoded from it, at most three deep.
+
+    `unread` gets what could not be opened (encrypted, damaged, an unknown method) or lies beyond the bounds.
+    """
+    budget = _Budget()
     yield "", data
-    yield from _inner(data, "", 1, _Budget())
+    yield from _inner(data, "", 1, budget)
+    if unread is not None:
+        unread += budget.unread
 
 
 def _inner(data: bytes, label: str, depth: int, budget: _Budget) -> Iterator[tuple[str, bytes]]:
     if depth > MAX_DEPTH:
+        if _is_packed(data):
+            budget.missed(label, f"packed more than {MAX_DEPTH} times")
         return
-    for name, piece in _decoded(data, budget):
+    for name, piece in _decoded(data, label, budget):
         if len(piece) < 8:
             continue
         where = f"{label}!{name}"
@@ -64,64 +86,82 @@ def _inner(data: bytes, label: str, depth: int, budget: _Budget) -> Iterator[tup
         yield "!rot13", codecs.encode(data.decode("latin-1"), "rot13").encode("latin-1")
 
 
-def _decoded(data: bytes, budget: _Budget) -> Iterator[tuple[str, bytes]]:
-    archive = _archive(data, budget)
-    if archive is not None:
-        yield from archive
-        return
-    if data.startswith(b"\x1f\x8b"):
-        yield from _stream("gzip", zlib.decompressobj(31), data, budget)
+def _is_packed(data: bytes) -> bool:
+    return data.startswith((_ZIP, *_STREAMS)) or data[257:262] == _TAR
+
+
+def _decoded(data: bytes, label: str, budget: _Budget) -> Iterator[tuple[str, bytes]]:
+    if data.startswith(_ZIP):
+        yield from _zip_members(data, label, budget)
+    elif data[257:262] == _TAR:
+        yield from _tar_members(data, label, budget)
+    elif data.startswith(b"\x1f\x8b"):
+        yield from _stream("gzip", zlib.decompressobj(31), data, label, budget=budget)
     elif data.startswith(b"BZh"):
-        yield from _stream("bzip2", bz2.BZ2Decompressor(), data, budget)
+        yield from _stream("bzip2", bz2.BZ2Decompressor(), data, label, budget=budget)
     elif data.startswith(b"\xfd7zXZ\0"):
-        yield from _stream("xz", lzma.LZMADecompressor(), data, budget)
+        yield from _stream("xz", lzma.LZMADecompressor(), data, label, budget=budget)
     else:
         yield from _zlib_streams(data, budget)
         yield from _encoded(data, budget)
 
 
-def _archive(data: bytes, budget: _Budget) -> Iterator[tuple[str, bytes]] | None:
-    if data.startswith(b"PK\x03\x04"):
-        return _zip_members(data, budget)
-    if data[257:262] == b"ustar":
-        return _tar_members(data, budget)
-    return None
-
-
-def _zip_members(data: bytes, budget: _Budget) -> Iterator[tuple[str, bytes]]:
+def _zip_members(data: bytes, label: str, budget: _Budget) -> Iterator[tuple[str, bytes]]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            for info in archive.infolist()[:_MAX_MEMBERS]:
-                if budget.left <= 0:
+            members = archive.infolist()
+            for number, info in enumerate(members):
+                if number >= _MAX_MEMBERS or budget.left <= 0:
+                    budget.missed(label, f"{len(members) - number} members beyond the bounds")
                     return
                 try:
                     with archive.open(info) as member:
                         yield info.filename, budget.take(member.read(budget.left))
-                except (zipfile.BadZipFile, RuntimeError, zlib.error, NotImplementedError, EOFError):
-                    continue
-    except (zipfile.BadZipFile, ValueError, OSError):
-        return
+                except (
+                    zipfile.BadZipFile,
+                    RuntimeError,
+                    zlib.error,
+                    NotImplementedError,
+                    EOFError,
+                    OSError,
+                ) as error:
+                    budget.missed(f"{label}!{info.filename}", _why(error))
+    except (zipfile.BadZipFile, ValueError, OSError) as error:
+        budget.missed(label, _why(error))
 
 
-def _tar_members(data: bytes, budget: _Budget) -> Iterator[tuple[str, bytes]]:
+def _tar_members(data: bytes, label: str, budget: _Budget) -> Iterator[tuple[str, bytes]]:
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
             for number, member in enumerate(archive):
                 if number >= _MAX_MEMBERS or budget.left <= 0:
+                    budget.missed(label, "members beyond the bounds")
                     return
                 file = archive.extractfile(member) if member.isreg() else None
                 if file is not None:
                     yield member.name, budget.take(file.read(budget.left))
-    except (tarfile.TarError, ValueError, OSError):
-        return
+    except (tarfile.TarError, ValueError, OSError) as error:
+        budget.missed(label, _why(error))
 
 
-def _stream(name: str, decoder: object, data: bytes, budget: _Budget) -> Iterator[tuple[str, bytes]]:
+def _stream(
+    name: str, decoder: object, data: bytes, label: str, *, budget: _Budget
+) -> Iterator[tuple[str, bytes]]:
     try:
         piece = decoder.decompress(data, max(budget.left, 1))  # type: ignore[attr-defined]
-    except (zlib.error, OSError, lzma.LZMAError, EOFError):
+    except (zlib.error, OSError, lzma.LZMAError, EOFError) as error:
+        budget.missed(f"{label}!{name}", _why(error))
         return
+    if not getattr(decoder, "eof", True):
+        budget.missed(f"{label}!{name}", "cut off, or longer than the bounds")
+    elif getattr(decoder, "unused_data", b"").strip(b"\0"):
+        budget.missed(f"{label}!{name}", "data after the stream")
     yield name, budget.take(piece)
+
+
+def _why(error: Exception) -> str:
+    """The kind of an error, and whether a password is what is missing; never text out of the archive."""
+    return "encrypted" if "encrypted" in str(error) or "password" in str(error) else type(error).__name__
 
 
 def _zlib_streams(data: bytes, budget: _Budget) -> Iterator[tuple[str, bytes]]:

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from mimo.hacks.git_view import GitError, GitView, TreeEntry
-from mimo.hacks.layers import layers
+from mimo.hacks.layers import Unread, layers
 from mimo.hacks.needles import Match, Needles, Secrets, build_needles
 from mimo.hacks.tables import words
 from mimo.types import Json
@@ -151,11 +151,16 @@ class Scene:
         """The strangers below a folder."""
         return [entry for entry in self.strangers if entry.path.startswith(f"{folder}/")]
 
-    def search(self, data: bytes, *, binary: bool = False) -> Iterator[tuple[str, bytes, Match]]:
-        """Every layer of `data` that holds a needle: its suffix, its bytes, the match."""
+    def search(
+        self, data: bytes, *, binary: bool = False, unread: list[Unread] | None = None
+    ) -> Iterator[tuple[str, bytes, Match]]:
+        """Every layer of `data` that holds a needle: its suffix, its bytes, the match.
+
+        `unread`, once all is searched, has what could not be.
+        """
         if self.needles == _NONE:
             return
-        for suffix, piece in layers(data):
+        for suffix, piece in layers(data, unread):
             match = self.needles.match(piece)
             if binary and not match.any:
                 match = self.needles.match_strings(piece)

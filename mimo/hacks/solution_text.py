@@ -7,13 +7,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mimo.hacks.actions import Action
+from mimo.hacks.layers import Unread
 from mimo.hacks.needles import Match
-from mimo.hacks.route import Found, Route
+from mimo.hacks.route import Found, Route, Severity
 from mimo.hacks.scene import Entry, Scene
 from mimo.hacks.scrub import Scrub
 
 _REWRITTEN = ("!diff", "!escapes", "!rot13")
 """Layers that only write the same text anew: in a base file they make new neighbours by chance, not news."""
+UNREAD = "!unread: "
+"""Between the path of a piece that could not be searched and why."""
+_MOST_UNREAD = 10
 _DOCS = (".html", ".mo", ".ipynb", ".1", ".rst", ".pdf")
 
 
@@ -25,7 +29,10 @@ def probe(scene: Scene) -> Iterator[Found]:
     for entry in scene.entries:
         if entry.is_folder or scene.is_named(entry.path):
             continue
-        found = _needle(scene, entry, stranger=entry.path in strangers)
+        stranger, unread = entry.path in strangers, list[Unread]()
+        found = _needle(scene, entry, unread, stranger=stranger)
+        if found is None:
+            yield from _unsearched(scene, entry, unread, stranger=stranger)
         if found is not None:
             yield found
         elif scene.base is not None and entry.path in scene.base and entry.path in strangers:
@@ -39,12 +46,12 @@ def probe(scene: Scene) -> Iterator[Found]:
         yield Found(route="C06", path=path, evidence=b"missing", severity="info")
 
 
-def _needle(scene: Scene, entry: Entry, *, stranger: bool) -> Found | None:
-    """The first layer of the file that tells something."""
+def _needle(scene: Scene, entry: Entry, unread: list[Unread], *, stranger: bool) -> Found | None:
+    """The first layer of the file that tells something; `unread` gets what cannot be looked into."""
     data = scene.contents.get(entry.path)
     if data is None:
         return None
-    for suffix, piece, match in scene.search(data):
+    for suffix, piece, match in scene.search(data, unread=unread):
         told = stranger or (suffix and not suffix.startswith(_REWRITTEN))
         if told and scene.needles.tells(match):
             return Found(
@@ -56,6 +63,22 @@ def _needle(scene: Scene, entry: Entry, *, stranger: bool) -> Found | None:
     if stranger and any(name in data or name in entry.path.encode() for name in scene.needles.ids):
         return Found(route="C05", path=entry.path, evidence=data)
     return None
+
+
+def _unsearched(scene: Scene, entry: Entry, unread: list[Unread], *, stranger: bool) -> Iterator[Found]:
+    """Pieces that nobody could search; in a file that the base lacks a leak, as nothing says it is none."""
+    severity: Severity = "leak" if stranger and scene.base is not None else "info"
+    data = scene.contents.get(entry.path, b"") if unread else b""
+    for piece in unread[:_MOST_UNREAD]:
+        yield Found(
+            route="B02",
+            path=f"{entry.path}{piece.suffix}{UNREAD}{piece.why}",
+            evidence=data,
+            severity=severity,
+        )
+    if len(unread) > _MOST_UNREAD:
+        path = f"{entry.path}{UNREAD}{len(unread) - _MOST_UNREAD} more pieces"
+        yield Found(route="B02", path=path, evidence=data, severity=severity)
 
 
 def _route(entry: Entry, match: Match) -> str:

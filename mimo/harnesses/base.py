@@ -72,7 +72,12 @@ class Harness(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExpertTurn:
-    """One turn of a demonstration: the text the expert writes."""
+    """One turn of a demonstration: the text the expert writes.
+
+    `facts`: `action` names what the turn does; `shows_fault` is True on a run of the tests that has to fail.
+    """
 
     text: str
     facts: dict[str, Json]
+    faulty: bool = False
+    """A mistake acted out on purpose: history for what follows, never a target."""

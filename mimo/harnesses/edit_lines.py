@@ -6,6 +6,7 @@ without indentation takes that of the first line it replaces.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from mimo.harnesses import xml_tags
@@ -31,6 +32,15 @@ NO_ACTION = "No action read. Use one of look, edit, test, submit."
 MAX_FILE_BYTES = 400_000
 MAX_LINES = 60
 MAX_CHARS = 800
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Edited:
+    """A file's text after an edit: `new` are the lines that now begin at line `first`."""
+
+    first: int
+    new: list[str]
+    text: str
 
 
 class EditLines:
@@ -118,23 +128,30 @@ def _test(box: Sandbox, task: Task, max_chars: int) -> Observation:
     )
 
 
-def _edit(box: Sandbox, target: str, path: str, text: str, call: ToolCall) -> Observation:
+def edited(path: str, text: str, call: ToolCall) -> Edited | str:
+    """What an edit makes of a file's text, or why it is refused, as the policy is told."""
     lines = text.split("\n")
     count = len(lines) - (lines[-1] == "")
     first, last = _lines(call, "line", count)
     if last > count:
-        return Observation(text=f"{path} has {count} lines.", done=False)
+        return f"{path} has {count} lines."
     if len(text) >= MAX_FILE_BYTES:
-        return Observation(text=f"{path} is too large to edit.", done=False)
+        return f"{path} is too large to edit."
     new = _indented(str(call.arguments["body"]), lines[first - 1])
-    lines[first - 1 : last] = new
+    return Edited(first=first, new=new, text="\n".join(lines[: first - 1] + new + lines[last:]))
+
+
+def _edit(box: Sandbox, target: str, path: str, text: str, call: ToolCall) -> Observation:
+    made = edited(path, text, call)
+    if isinstance(made, str):
+        return Observation(text=made, done=False)
     try:
-        box.write(target, "\n".join(lines).encode())
+        box.write(target, made.text.encode())
     except SandboxError as error:
         return Observation(text=f"Cannot write {path}: {reason(error)}", done=False)
-    shown = "\n".join(f"{first + n} {line}".rstrip() for n, line in enumerate(new[:8]))
+    shown = "\n".join(f"{made.first + n} {line}".rstrip() for n, line in enumerate(made.new[:8]))
     return Observation(
-        text=f"Edited {path}:\n{shown}" if new else f"Edited {path}: lines removed.", done=False
+        text=f"Edited {path}:\n{shown}" if made.new else f"Edited {path}: lines removed.", done=False
     )
 
 

@@ -41,6 +41,7 @@ def main(spec_file: str, handle: str) -> int:
 
 
 def _tell_result(channel: Channel, ctx: RunningStage, result: StageResult) -> None:
+    refusal = result.refusal
     channel.send(
         {
             "kind": "result",
@@ -49,6 +50,7 @@ def _tell_result(channel: Channel, ctx: RunningStage, result: StageResult) -> No
             "planned": ctx.planned,
             "step": ctx.step,
             "counts": dict(ctx.counts),
+            "refusal": None if refusal is None else {"message": refusal.message, "hint": refusal.hint},
         }
     )
 

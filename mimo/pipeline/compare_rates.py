@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import NormalDist
 
+from mimo.rollouts.rates import two_sided_z, wilson
 from mimo.types import Json
 
 METHOD = (
@@ -59,7 +59,7 @@ def reported_share(rate: Mapping[str, Json], confidence: float) -> Share | None:
         return None
     share, ends = float(str(value)), (float(str(low)), float(str(high)))
     end = max(ends, key=lambda x: abs(x - share))
-    z = _z(confidence)
+    z = two_sided_z(confidence)
     return Share(
         value=share,
         low=ends[0],
@@ -76,17 +76,6 @@ def counted_share(value: float, *, rollouts: int, tasks: int, confidence: float)
     return Share(value=value, low=low, high=high, effective=tasks, rollouts=rollouts, tasks=tasks)
 
 
-def wilson(share: float, number: float, confidence: float) -> tuple[float, float]:
-    """Wilson's interval of `share` at `number` observations.
-
-    Source: Wilson, Probable inference, JASA 22 (1927), 209-212.
-    """
-    z = _z(confidence)
-    centre = (share + z * z / (2 * number)) / (1 + z * z / number)
-    half = z / (1 + z * z / number) * math.sqrt(share * (1 - share) / number + z * z / (4 * number * number))
-    return max(0.0, centre - half), min(1.0, centre + half)
-
-
 def difference(a: Share, b: Share) -> dict[str, Json]:
     """B - A with its interval, {value, low, high}; both intervals must be of one confidence."""
     value = b.value - a.value
@@ -99,7 +88,3 @@ def difference(a: Share, b: Share) -> dict[str, Json]:
 
 def _number(value: Json) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _z(confidence: float) -> float:
-    return NormalDist().inv_cdf(0.5 + confidence / 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -55,6 +56,7 @@ class RunningStage:
         self._traces: list[dict[str, Json]] = []
         self._traces_allowed = recipe.tracking.traces_per_step
         self._told = 0.0
+        self._counting = threading.Lock()
 
     @property
     def planned(self) -> int:
@@ -88,6 +90,17 @@ class RunningStage:
         self._step = step
         self._tell({"kind": "commit", "step": step, "rows": list(rows), "traces": list(traces)})
 
+    def rewind(self, step: int, state: Mapping[str, Json]) -> None:
+        """See the contract."""
+        if self._step is None or step >= self._step:
+            return
+        planned = self._planned
+        committed = Committed(step=step, state=dict(state), planned=planned, counts=self._counts)
+        self._work.rewind(committed)
+        before, self._step = self._step, step
+        self.resume = Progress(step=step, state=dict(state))
+        self._tell({"kind": "rewind", "step": step, "before": before})
+
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """See the contract."""
         row = self._rows.setdefault(step, {"step": step, "ts": time.time(), "metrics": {}})
@@ -107,8 +120,9 @@ class RunningStage:
             self._traces.append({"step": step, "data": dict(data)})
 
     def count(self, what: str, amount: int = 1, *, why: str = "") -> None:
-        """See the contract."""
-        self._counts[what] = int(str(self._counts.get(what, 0))) + amount
+        """See the contract. Safe from any thread."""
+        with self._counting:
+            self._counts[what] = int(str(self._counts.get(what, 0))) + amount
         self._tell({"kind": "count", "what": what, "amount": amount, "why": why})
 
     def progress(self, done: int, total: int, unit: str, note: str = "") -> None:

@@ -13,6 +13,7 @@ from mimo.recipe.loader import load_recipe, recipe_profiles
 from mimo.recipe.machine import Machine, machine_lacks, this_machine
 from mimo.run_dir.home import find_home
 from mimo.types import Json
+from sandbox.selftest import probe
 
 MEMORY_GIB = 8.0
 """Laptop profile: 4 GiB for the engine, 3 for the trainer, the rest for boxes."""
@@ -112,25 +113,14 @@ def _memory(machine: Machine) -> Finding:
 
 
 def _sandbox() -> Finding:
-    program = shutil.which("bwrap")
-    if program is None:
-        return lack("bubblewrap", "bwrap not found: no box can be opened", DEBIAN, essential=True)
-    command = [
-        program,
-        "--unshare-all",
-        "--die-with-parent",
-        "--ro-bind",
-        "/",
-        "/",
-        "--proc",
-        "/proc",
-        "true",
-    ]
-    problem = fails(command)
-    if problem:
-        remedy = "allow user namespaces: sysctl kernel.unprivileged_userns_clone=1 (and AppArmor's switch)"
-        return lack("bubblewrap", f"cannot open a box: {problem}", remedy, essential=True)
-    return Finding(what="bubblewrap", level="ok", found=f"{program}, opens a box without network")
+    """Whether a real box opens and runs a command here, and how its limits are kept."""
+    found = probe("local")
+    if not found.ok:
+        remedy = found.hint if shutil.which("bwrap") else DEBIAN
+        return lack("bubblewrap", f"no box can be opened: {found.reason}", remedy, essential=True)
+    facts = found.details
+    told = f"{facts['bubblewrap']}, opens a box without network; limits: {facts['limits']}"
+    return Finding(what="bubblewrap", level="ok", found=f"{told}; files: {facts['tree']}")
 
 
 def _docker() -> Finding:

@@ -85,8 +85,9 @@ class _StageRun:
 
     def run(self) -> Published:
         started = time.monotonic()
-        self.session.stage_started(self.facts.name, self.attempt.key, self.work, self.attempt.attempts)
-        about: dict[str, Json] = {"attempt": self.attempt.attempts, "committed": max(self.work.step(), 0)}
+        committed = max(self.work.step(), 0)
+        self._tell_started(committed)
+        about: dict[str, Json] = {"attempt": self.attempt.attempts, "committed": committed}
         self.session.event(self.facts.name, "start", about)
         reap_boxes(self.session, self.facts.name)
         process = StageProcess(self._spec(), self.session.redact)
@@ -102,6 +103,13 @@ class _StageRun:
         except MimoError as error:
             self._tell_failed(error)
             raise
+
+    def _tell_started(self, committed: int) -> None:
+        """Tell the tracker how much is committed: less than it was sent means that the stage went back."""
+        attempt = self.attempt
+        self.session.stage_started(
+            self.facts.name, attempt.key, self.work.metrics, attempt.attempts, committed=committed
+        )
 
     def _spec(self) -> StageSpec:
         return StageSpec(
@@ -163,6 +171,10 @@ class _StageRun:
         elif kind == "count":
             about = {"what": message["what"], "amount": message["amount"], "why": message["why"]}
             self.session.event(self.facts.name, "count", about)
+        elif kind == "rewind":
+            about = {"before": message["before"], "step": message["step"]}
+            self.session.event(self.facts.name, "rewound", about)
+            self._tell_started(int(str(message["step"])))
         elif kind == "plan":
             self.session.event(self.facts.name, "units", {"planned": message["units"]})
 
@@ -231,7 +243,8 @@ def reap_boxes(session: Session, stage: str) -> None:
         session.event(stage, "reaper", {"message": f"sandboxes of dead processes may be left: {error}"})
         return
     if labels:
-        session.event(stage, "boxes-removed", {"labels": list(labels)})
+        owners: list[Json] = list(dict.fromkeys(labels))
+        session.event(stage, "boxes-removed", {"count": len(labels), "owners": owners})
 
 
 def _ending(code: int | None) -> str:

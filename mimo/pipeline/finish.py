@@ -60,6 +60,7 @@ def make_manifest(work: Work, attempt: Attempt, result: Message, run_id: str) ->
     assert isinstance(headline, dict)
     assert isinstance(notes, list)
     assert isinstance(counts, dict)
+    refusal = result.get("refusal")
     progress: dict[str, Json] = {"step": committed.step, "state": committed.state} if committed else {}
     return Manifest(
         stage=attempt.stage,
@@ -79,4 +80,5 @@ def make_manifest(work: Work, attempt: Attempt, result: Message, run_id: str) ->
         headline={name: float(str(value)) for name, value in headline.items()},
         notes=tuple(str(note) for note in notes),
         counts=counts,
+        refusal={name: str(text) for name, text in refusal.items()} if isinstance(refusal, dict) else None,
     )

@@ -49,7 +49,11 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Project:
-    """An opened recipe. `why` says how the profile came about, None when the user named it."""
+    """An opened recipe.
+
+    `why` says how the profile came about, None when the user named it; `pinned_by` is the run it comes from.
+    `home_named`: MIMO_HOME said where the state is.
+    """
 
     request: Request
     home: Home
@@ -57,6 +61,8 @@ class Project:
     why: str | None
     order: Order
     reader: CodeReader
+    pinned_by: str | None = None
+    home_named: bool = False
 
     @property
     def recipe(self) -> Recipe:
@@ -82,6 +88,11 @@ class Project:
     def lock(self) -> Path:
         """The lock file of this recipe under this profile."""
         return lock_path(self.home, self.resolved.path, self.profile)
+
+    def command(self) -> str:
+        """The command that goes on with this, in any shell: it names the state folder where MIMO_HOME did."""
+        home = f"MIMO_HOME={shlex.quote(str(self.home.root))} " if self.home_named else ""
+        return home + self.request.command(self.profile)
 
     def plan(self) -> Plan:
         """The plan as code and store are now; writes nothing but the cache of parsed code."""
@@ -126,6 +137,8 @@ def open_project(
         why=why,
         order=order or Order(),
         reader=CodeReader(cache),
+        pinned_by=pinned.run if pinned else None,
+        home_named=bool(environ.get("MIMO_HOME")),
     )
 
 

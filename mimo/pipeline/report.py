@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,13 +16,20 @@ What = Literal["ran", "reused", "skipped", "left", "stopped", "failed"]
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
     """One stage: `ran`, `reused` a published result, `skipped` (not in the recipe or not built), `left` (not
-    selected or not reached), `stopped`, `failed`. `seconds` of this start only."""
+    selected or not reached), `stopped`, `failed`. `seconds` of this start only. `counts` of a stage that did
+    not end: what it had counted at its last commit."""
 
     stage: str
     what: What
     why: str
     seconds: float = 0.0
     manifest: Manifest | None = None
+    counts: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def counted(self) -> Mapping[str, Json]:
+        """What must not pass silently, of the whole stage or of what it had committed."""
+        return self.counts if self.manifest is None else self.manifest.counts
 
 
 @dataclass(kw_only=True, slots=True)
@@ -76,7 +84,8 @@ def _row(item: Outcome) -> Json:
         "why": item.why,
         "seconds": round(item.seconds, 3),
         "wall_s": manifest.wall_s if manifest else None,
-        "counts": manifest.counts if manifest else None,
+        "counts": dict(item.counted) if manifest or item.counts else None,
         "headline": dict(manifest.headline) if manifest else None,
         "notes": list(manifest.notes) if manifest else None,
+        "refusal": dict(manifest.refusal) if manifest and manifest.refusal else None,
     }

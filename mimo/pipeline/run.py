@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mimo import tracking
-from mimo.errors import Interrupted, MimoError, StoppedSafely
+from mimo.errors import Interrupted, MachineLacks, MimoError, StoppedSafely
 from mimo.pipeline.engines import Engines, StartServer
 from mimo.pipeline.observe import Blind, Observer
 from mimo.pipeline.plan import Plan
 from mimo.pipeline.processes import become_subreaper
 from mimo.pipeline.project import Project
 from mimo.pipeline.provenance import provenance
-from mimo.pipeline.report import Report
+from mimo.pipeline.report import Outcome, Report
 from mimo.pipeline.session import Session
-from mimo.pipeline.stages import refuse_stuck, run_stages, settled
+from mimo.pipeline.stages import refusal, refuse_stuck, run_stages, settled
 from mimo.pipeline.stopping import StopSignals
 from mimo.recipe.environment import redact, references, resolve_env, texts
 from mimo.recipe.machine import check_machine
@@ -61,16 +61,35 @@ def run_recipe(project: Project, tools: Tools) -> Report:
         plan = project.plan()
         tools.observer.planned(plan)
         refuse_stuck(plan.stuck())
-        report = Report(profile=project.profile, resume=project.request.command(project.profile))
+        report = Report(profile=project.profile, resume=project.command())
         if plan.has_work():
-            check_machine(project.recipe, project.resolved.profile)
+            _check_machine(project)
             _run(project, plan, tools, stop, report)
         else:
             runs = project.runs()
             report.run = runs[0].run_id if runs else None
             report.outcomes = [settled(decision) for decision in plan.decisions.values()]
+            report.error = next(filter(None, map(refusal, _selected(report, plan))), None)
     report.seconds = time.monotonic() - started
     return report
+
+
+def _check_machine(project: Project) -> None:
+    """MachineLacks when the profile cannot run here; another one is never taken in its place."""
+    try:
+        check_machine(project.recipe, project.resolved.profile)
+    except MachineLacks as error:
+        if project.pinned_by is None:
+            raise
+        raise MachineLacks(
+            error.message,
+            hint=f"run {project.pinned_by} was started under this profile and goes on only where that can "
+            "run; --profile NAME starts another run here (`mimo doctor` says which profiles can)",
+        ) from error
+
+
+def _selected(report: Report, plan: Plan) -> list[Outcome]:
+    return [item for item in report.outcomes if item.stage in plan.selected]
 
 
 def reconcile(project: Project) -> None:

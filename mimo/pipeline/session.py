@@ -12,7 +12,6 @@ from mimo.pipeline.engines import Engines
 from mimo.pipeline.observe import Observer
 from mimo.pipeline.stopping import StopSignals
 from mimo.recipe.models import Recipe
-from mimo.run_dir.attempt import Work
 from mimo.run_dir.home import Home
 from mimo.run_dir.manifest import ENGINE_FOLDER, Manifest
 from mimo.run_dir.runs import RunFolder
@@ -52,15 +51,17 @@ class Session:
         if state is not None:
             self.run.write_state(replace(state, used={**state.used, stage: key[:16]}))
 
-    def stage_started(self, stage: str, key: str, work: Work, attempt: int) -> None:
+    def stage_started(
+        self, stage: str, key: str, metrics_file: Path, attempt: int, *, committed: int
+    ) -> None:
         """Open the stage at the tracker; it sends what earlier attempts committed from the metrics file."""
         self.tracker.start_stage(
             stage,
             {
                 "key": key[:16],
                 "attempt": attempt,
-                "committed": max(work.step(), 0),
-                "metrics_file": str(work.metrics),
+                "committed": committed,
+                "metrics_file": str(metrics_file),
             },
         )
 

@@ -6,13 +6,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from mimo.errors import Interrupted, MimoError, RecipeError, StoppedSafely
+from mimo.errors import GateRefused, Interrupted, MimoError, RecipeError, StoppedSafely
 from mimo.pipeline.decide import WORKS, Decision, State, decide
 from mimo.pipeline.execute import execute_stage
 from mimo.pipeline.identity import StageFacts
 from mimo.pipeline.plan import Plan
 from mimo.pipeline.report import Outcome, Report, What
 from mimo.pipeline.session import Session
+from mimo.run_dir.attempt import Work
 from mimo.run_dir.outputs import Published
 from mimo.types import Json
 
@@ -28,6 +29,10 @@ def run_stages(session: Session, plan: Plan, report: Report) -> None:
     try:
         for name in names:
             report.outcomes.append(_one(session, plan, name, done, report))
+            refused = refusal(report.outcomes[-1])
+            if refused is not None:
+                session.event(name, "refused", {"message": refused.message})
+                raise refused
     finally:
         for name in names[len(report.outcomes) :]:
             report.outcomes.append(Outcome(stage=name, what="left", why="not reached"))
@@ -40,6 +45,15 @@ def settled(decision: Decision) -> Outcome:
         return Outcome(stage=decision.stage, what="reused", why=decision.reason, manifest=manifest)
     skipped = decision.state in (State.SKIPPED, State.NOT_BUILT)
     return Outcome(stage=decision.stage, what="skipped" if skipped else "left", why=decision.reason)
+
+
+def refusal(outcome: Outcome) -> GateRefused | None:
+    """The no of a gate that is part of the stage's published output, made now or before."""
+    manifest = outcome.manifest
+    if outcome.what not in ("ran", "reused") or manifest is None or manifest.refusal is None:
+        return None
+    said = manifest.refusal
+    return GateRefused(f"{outcome.stage}: {said['message']}", hint=said["hint"])
 
 
 def refuse_stuck(decisions: list[Decision]) -> None:
@@ -122,7 +136,10 @@ def _execute(
         stopped = isinstance(error, (StoppedSafely, Interrupted))
         what: What = "stopped" if stopped else "failed"
         seconds = time.monotonic() - started
-        report.outcomes.append(Outcome(stage=facts.name, what=what, why=error.message, seconds=seconds))
+        counts = _committed_counts(session, decision)
+        report.outcomes.append(
+            Outcome(stage=facts.name, what=what, why=error.message, seconds=seconds, counts=counts)
+        )
         raise
     done[facts.name] = output
     session.uses(facts.name, output.manifest.key)
@@ -133,3 +150,9 @@ def _execute(
         seconds=time.monotonic() - started,
         manifest=output.manifest,
     )
+
+
+def _committed_counts(session: Session, decision: Decision) -> dict[str, Json]:
+    assert decision.work_key
+    committed = Work(session.home.work(decision.stage, decision.work_key)).committed()
+    return {} if committed is None else committed.counts

@@ -1,4 +1,8 @@
-"""Signals to the engine: the first asks for a stop at the next safe point, the second kills."""
+"""Signals to the engine: the first asks for a stop at the next safe point, the second kills.
+
+SIGHUP says that the terminal is gone. It often comes twice (from the shell and from the kernel), so it never
+counts as the second; and who starts a run with `nohup` wants it ignored.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,8 @@ class StopSignals:
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
+                if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+                    continue
                 self._before[number] = signal.signal(number, self._got)
         return self
 
@@ -38,4 +44,4 @@ class StopSignals:
     def _got(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of a handler
         if self.level == 0:
             self._interrupt = number == signal.SIGINT
-        self.level = min(self.level + 1, 2)
+        self.level = max(self.level, 1) if number == signal.SIGHUP else min(self.level + 1, 2)

@@ -90,6 +90,8 @@ def _override(tree: Value, overrides: Sequence[str]) -> tuple[Value, list[Proble
             continue
         value, wrong = parse_yaml(written, str(origin), fixed=origin)
         problems += wrong
+        if wrong:
+            continue  # nothing is set: what the value's absence would break is no news
         try:
             tree = put(tree, keys, value)
         except LookupError as error:

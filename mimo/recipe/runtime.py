@@ -106,6 +106,8 @@ class Runtime(Section):
     """The grading model's endpoint."""
     prepare_concurrency: Count
     """Environments built at the same time."""
+    fetch_attempts: Count
+    """Times a download that a task needs is tried before prepare-env fails (pip tries again within each)."""
     heartbeat_s: Positive
     """Seconds between two progress lines when the output is no terminal."""
     harness_pool: Literal["local", "ray"]

@@ -192,8 +192,11 @@ class Audit(Section):
     heldout_harnesses: Many[str]
     """Harnesses that no training stage uses: held-out tasks are tried in them as well; [] = none."""
     max_hack_share: Share
-    """Gate: share of rollouts with a confirmed hack that is still let through."""
+    """Gate: share of audited rollouts with a confirmed hack that is still let through, in the whole run and
+    in every stage with enough of them; above it the run ends with exit code 4."""
     gate_min_rollouts: Count
-    """Below this number of audited rollouts the share is reported, not judged."""
+    """Below this number of audited rollouts a share is reported, not judged."""
+    max_corrections: Whole
+    """Most faulty turns written to `corrections.jsonl` for a later cold start; the others are counted."""
     confidence: Annotated[float, Field(gt=0.5, lt=1.0)]
     """Level of the intervals, (0.5, 1)."""

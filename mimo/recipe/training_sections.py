@@ -57,8 +57,12 @@ class ColdStart(Section):
 
     demonstrations_per_task: Count
     """Demonstrations of each training task."""
+    correction_share: Share
+    """Share of demonstrations in which the expert first makes a mistake, then names and corrects it."""
     corrections: str | None
     """Corrections file of an earlier run's audit, relative to the file it is named in; null = none."""
+    corrections_max_share: Annotated[float, Field(ge=0.0, lt=1.0)]
+    """Largest share of all demonstrations that may come from that file, [0, 1); the others are counted."""
     steps: Count
     """Optimiser steps (a horizon: raising it continues the run)."""
     batch_rollouts: Count

@@ -39,20 +39,24 @@ class Prefix:
 def prefixes(trajectory: Trajectory) -> list[Prefix]:
     """Every prefix of the trajectory's first context, in order.
 
+    Before a mistake that was acted out (a turn with no loss at all) there is none: it is history only.
+
     Raises:
-        ValueError: a turn's span is not what the tokens say is sampled.
+        ValueError: a turn's span is partly outside what the tokens say is sampled.
     """
     rollout, payload = trajectory.rollout, trajectory.payload
     turns = rollout.contexts[0].turns if rollout.contexts else ()
     found: list[Prefix] = []
-    for place, turn in enumerate(turns):
-        if turn.role != "assistant":
-            continue
+    spoken = [(place, turn) for place, turn in enumerate(turns) if turn.role == "assistant"]
+    for position, (place, turn) in enumerate(spoken):
         start, end = turn.span
-        if end > len(payload) or not payload.loss_mask[start:end].all():
+        learnt = payload.loss_mask[start:end]
+        if end <= len(payload) and end > start and not learnt.any():
+            continue
+        if end > len(payload) or not learnt.all():
             raise ValueError(f"{rollout.rollout_id}: turn {place} spans {turn.span}, which was not sampled")
         ids = tuple(payload.token_ids[:start].tolist())
-        found.append(Prefix(source=rollout, position=len(found), ids=ids, turns=turns[:place]))
+        found.append(Prefix(source=rollout, position=position, ids=ids, turns=turns[:place]))
     return found
 
 

@@ -23,6 +23,7 @@ from mimo.algo.outcomes import FALLBACKS, REASONS, BatchAdvantages
 from mimo.algo.spans import spans_within, token_advantages
 from mimo.rollouts.groups import GroupPlan
 from mimo.rollouts.loop import Finished
+from mimo.rollouts.signal_metrics import signal_metrics
 from mimo.rollouts.token_log import Payload
 from mimo.types import Group, HackVerdict, Json, Routing
 
@@ -79,10 +80,10 @@ class Signal:
 def learning_signal(groups: Sequence[SampledGroup], rules: SignalRules) -> Signal:
     """Rewards, advantages, acceptance and token advantages of `groups`, treated as one batch."""
     flat = [(number, item) for number, group in enumerate(groups) for item in group.finished]
-    batch = _batch(flat)
+    batch, settings = _batch(flat), _settings(groups, rules)
     result = ordered_advantages(
         batch,
-        _settings(groups, rules),
+        settings,
         aggregation=rules.aggregation,
         token_penalty=rules.token_penalty,
         spread_epsilon=rules.spread_epsilon,
@@ -94,7 +95,7 @@ def learning_signal(groups: Sequence[SampledGroup], rules: SignalRules) -> Signa
         groups=tuple(_record(group, number, result) for number, group in enumerate(groups)),
         finished=_regrouped(finished, [len(group.finished) for group in groups]),
         trained=tuple(_trained(finished, batch, result)),
-        metrics=_metrics(batch, result),
+        metrics=signal_metrics(batch, result, settings.method),
     )
 
 
@@ -230,36 +231,3 @@ def _by_context(
             columns.append((context, advantages))
         start = end
     return columns
-
-
-def _metrics(batch: Batch, result: BatchAdvantages) -> dict[str, float]:
-    rollouts, groups, tokens = result
-    valid = rollouts.valid
-    accepted = groups.accepted
-    metrics = {
-        "reward/mean": _mean(rollouts.reward[valid]),
-        "rollouts/pass_rate": _mean(batch.passed[batch.valid].double()),
-        "rollouts/invalid": float((~batch.valid).sum()),
-        "rollouts/hacks_reset": float((batch.leak & batch.valid).sum()),
-        "groups/total": float(len(accepted)),
-        "groups/accepted": float(accepted.sum()),
-        "advantage/abs_mean": _mean(rollouts.advantage[valid].abs()),
-        "length/mean": _mean(batch.length[batch.valid]),
-        "length_penalty/penalized_rollouts": float((rollouts.length_penalty > 0).sum()),
-        "length_penalty/penalty_mean": _mean(rollouts.length_penalty[valid]),
-        "gar/redistributed_groups": float(groups.redistributed.sum()),
-        "gar/capped_groups": float(groups.capped.sum()),
-        "gar/fallback_groups": float((groups.fallback > 0).sum()),
-    }
-    for code, reason in enumerate(REASONS):
-        if reason is not None:
-            metrics[f"groups/dropped/{reason.replace(' ', '_')}"] = float((groups.reason == code).sum())
-    if tokens.scales is not None and tokens.balance is not None:
-        metrics |= {f"token_penalty/{k}": float(v) for k, v in tokens.scales._asdict().items()}
-        metrics |= {f"token_penalty/{k}": float(v) for k, v in tokens.balance._asdict().items()}
-    metrics["token_penalty/flagged_spans"] = float(len(tokens.spans))
-    return metrics
-
-
-def _mean(values: Tensor) -> float:
-    return float(values.mean()) if len(values) else math.nan

@@ -117,6 +117,12 @@ class Work:
         append_lines(self.metrics, rows)
         write_json(self.folder / "progress.json", to_json(committed))
 
+    def rewind(self, committed: Committed) -> None:
+        """Make an earlier point the last committed one: progress first, rows after it go."""
+        write_json(self.folder / "progress.json", to_json(committed))
+        _keep_until(self.metrics, committed.step)
+        _keep_until(self.traces, committed.step)
+
     def finish(self) -> None:
         """Put metrics, traces and log into the output's engine folder, remove litter; before publishing."""
         sweep_litter(self.out)

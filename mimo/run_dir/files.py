@@ -1,8 +1,10 @@
-"""Writes that survive a kill or a power cut: temp, fsync, rename, fsync of the folder; JSON lines."""
+"""Files of a state folder: writes that survive a kill or a power cut (temp, fsync, rename, fsync of the
+folder), JSON lines, and digests by which damage is found."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,8 +13,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from mimo.errors import MachineLacks
-from mimo.types import Json
+from mimo.types import CheckpointFile, Json
 
+SMALL_FILE_BYTES = 64 * 1024 * 1024
+"""Files up to this size get a sha256 in `describe`; larger ones are recorded by their size."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -80,10 +84,17 @@ def write_json(path: Path, data: object) -> None:
 def read_json(path: Path) -> dict[str, Json] | None:
     """The JSON object in `path`; None when the file is missing or holds none (a torn or foreign file)."""
     try:
-        data = json.loads(path.read_bytes())
+        return load_json(path)
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
-    return cast("dict[str, Json]", data) if isinstance(data, dict) else None
+
+
+def load_json(path: Path) -> dict[str, Json]:
+    """The JSON object at `path`; ValueError when it is not one, OSError when it cannot be read."""
+    data = json.loads(path.read_bytes())
+    if not isinstance(data, dict):
+        raise ValueError(f"{path}: got {type(data).__name__}, expected a JSON object")
+    return cast("dict[str, Json]", data)
 
 
 def json_line(row: Mapping[str, Any]) -> bytes:
@@ -118,3 +129,37 @@ def read_lines(path: Path) -> list[dict[str, Json]]:
         if isinstance(row, dict):
             rows.append(row)
     return rows
+
+
+def file_sha256(path: Path) -> str:
+    """The sha256 of the file's bytes, as hex."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def describe(folder: Path) -> tuple[CheckpointFile, ...]:
+    """Every file below `folder`, by its path from there: size, and sha256 of the small ones."""
+    return tuple(
+        CheckpointFile(
+            name=str(path.relative_to(folder)),
+            size=path.stat().st_size,
+            sha256=file_sha256(path) if path.stat().st_size <= SMALL_FILE_BYTES else None,
+        )
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    )
+
+
+def check_file(folder: Path, file: CheckpointFile) -> None:
+    """Return if the file is there as it was described.
+
+    Raises:
+        OSError: it is missing or cannot be read.
+        ValueError: another size or content.
+    """
+    path = folder / file.name
+    size = path.stat().st_size
+    if size != file.size:
+        raise ValueError(f"{file.name} has {size} bytes, expected {file.size}")
+    if file.sha256 is not None and file_sha256(path) != file.sha256:
+        raise ValueError(f"{file.name} has another content than was written")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from mimo.records import from_json, to_json
-from mimo.run_dir.files import canonical, read_json, write_json
+from mimo.run_dir.files import canonical, file_sha256, read_json, write_json
 from mimo.types import Json, record
 
 NAME = "manifest.json"
@@ -37,7 +37,7 @@ class Manifest:
 
     `identity` is everything the key was made from; `codes` every code digest that worked on it (several after
     an interrupted stage was adopted); `progress` the last commit {step, state}; `continued_from` the key
-    whose output a raised horizon went on from.
+    whose output a raised horizon went on from; `refusal` {message, hint} is the no of a gate, if it said no.
     """
 
     stage: str
@@ -57,6 +57,7 @@ class Manifest:
     headline: dict[str, float]
     notes: tuple[str, ...]
     counts: dict[str, Json]
+    refusal: dict[str, str] | None = None
 
 
 def list_files(folder: Path) -> list[FileFact]:
@@ -109,7 +110,7 @@ def problems(folder: Path, manifest: Manifest) -> list[str]:
             found.append(f"{fact.name} has {size} bytes, expected {fact.size}")
         elif size <= min(_CHECK_BYTES, budget):
             budget -= size
-            if hashlib.sha256(path.read_bytes()).hexdigest() != fact.sha256:
+            if file_sha256(path) != fact.sha256:
                 found.append(f"{fact.name} has changed")
     return found
 
@@ -131,13 +132,8 @@ def _fact(folder: Path, path: Path) -> FileFact:
     size = path.stat().st_size
     whole = size <= WHOLE_BYTES
     return FileFact(
-        name=name, size=size, sha256=_sha256(path) if whole else _sampled(path, size), whole=whole
+        name=name, size=size, sha256=file_sha256(path) if whole else _sampled(path, size), whole=whole
     )
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _sampled(path: Path, size: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import re
@@ -144,8 +143,8 @@ def _fsync_tree(folder: Path) -> None:
 
 def _copy(source: Path, target: Path) -> None:
     with open(source, "rb") as reader, open(target, "wb") as writer:
-        with contextlib.suppress(OSError):
+        try:
             fcntl.ioctl(writer.fileno(), _FICLONE, reader.fileno())
-            return
-        shutil.copyfileobj(reader, writer, 2**20)
+        except OSError:  # a disk that cannot share blocks
+            shutil.copyfileobj(reader, writer, 2**20)
     shutil.copymode(source, target)

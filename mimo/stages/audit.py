@@ -1,33 +1,42 @@
-"""The audit: every policy of the run on training and held-out tasks, time shares, one report (JSON, HTML).
+"""The audit: every policy evaluated, every trajectory audited for hacks, a gate, one report (JSON, HTML).
 
 Each policy's weights go into the sampler the way a training stage's do, canary included; the other side of
-the canary is the checkpoint's own folder, read by transformers.
+the canary is the checkpoint's own folder, read by transformers. Then, without sampling: the hack audit of all
+stages' trajectories, the check that confirmed hacks were reset, graded quality and the maintainer's word on
+the audit's own rollouts, corrections for a later cold start, the gate. A gate that says no ends the run with
+exit code 4; the report is published all the same.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from mimo.recipe.models import Recipe
 from mimo.stages.base import StageContext, StageResult
 from mimo.stages.params import policy_params, rollout_params
 from mimo.types import Json
 
-if TYPE_CHECKING:
-    pass
-
 TRAINED = ("cold-start", "rl-mixed", "mopd2")
 """Stages that leave a policy, in their order."""
 
 
 class Audit:
-    """Pass rates of every policy, cost shares, the report."""
+    """Pass rates and quality of every policy, hacks of the whole run, cost shares, the gate, the report."""
 
     name: ClassVar[str] = "audit"
-    summary: ClassVar[str] = "Evaluate every policy of the run and write the report."
-    version: ClassVar[int] = 1
+    summary: ClassVar[str] = (
+        "Evaluate every policy, audit every trajectory for hacks, judge the gate, write the report."
+    )
+    version: ClassVar[int] = 2
     cost: ClassVar[Literal["light", "heavy"]] = "light"
-    reads: ClassVar[tuple[str, ...]] = ("prepare-env", "probe-hacks", *TRAINED)
+    reads: ClassVar[tuple[str, ...]] = (
+        "prepare-env",
+        "probe-hacks",
+        "cold-start",
+        "synthesize-rubrics",
+        "rl-mixed",
+        "mopd2",
+    )
     built: ClassVar[bool] = True
 
     def params(self, recipe: Recipe) -> dict[str, Json]:
@@ -44,7 +53,7 @@ class Audit:
         return {}
 
     def run(self, ctx: StageContext) -> StageResult:
-        """Evaluate each policy not evaluated yet, then write the report."""
+        """Evaluate each policy not evaluated yet, then audit what all stages left and write the report."""
         from mimo.stages.audit_loop import audit
 
         return audit(ctx)

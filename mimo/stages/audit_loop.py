@@ -1,12 +1,10 @@
-"""The work of the audit: evaluate each policy, then gather the report."""
+"""The work of the audit that samples: evaluate each policy not evaluated yet."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from mimo.domains.base import share_kind
@@ -14,16 +12,16 @@ from mimo.recipe.sections import Audit as AuditSettings
 from mimo.rollouts.evaluate import evaluate, rates_by
 from mimo.rollouts.house import House
 from mimo.rollouts.store import RolloutStore
-from mimo.run_dir.files import write_atomic, write_json
 from mimo.stages.audit import TRAINED
-from mimo.stages.audit_report import audit_report
+from mimo.stages.audit_conclusion import conclude
+from mimo.stages.audit_sources import sources
 from mimo.stages.base import StageContext, StageResult
 from mimo.stages.engines import base_policy, open_house
 from mimo.stages.harness_choice import evaluation_harness
 from mimo.stages.heldout_harnesses import apart, evaluate_heldout_harnesses, heldout_harness_rates
-from mimo.stages.report import render_report
 from mimo.stages.rl_records import sampled_traces, trace_of
 from mimo.stages.school import canary_for, weight_version
+from mimo.stages.signal_counts import count_rollouts
 from mimo.stages.start import StartingPolicy, checkpoint_policy
 from mimo.stages.tasks import read_tasks, task_folder
 from mimo.types import Json, Rollout, Task
@@ -45,13 +43,16 @@ class _Audited:
 
 
 def audit(ctx: StageContext) -> StageResult:
-    """Evaluate each policy not evaluated yet, then write the report."""
-    policies = _policies(ctx)
-    ctx.plan(len(policies))
+    """Evaluate each policy not evaluated yet, then conclude."""
+    policies, found = _policies(ctx), sources(ctx)
+    ctx.plan(len(policies) + len(found) + 1)
     done = 0 if ctx.resume is None else ctx.resume.step
     if done < len(policies):
         asyncio.run(_evaluate_all(ctx, policies[done:]))
-    return _report(ctx, policies)
+    store = RolloutStore(ctx.out)
+    rollouts = {entry.name: list(store.rollouts(entry.place + 1)) for entry in policies}
+    rates = {name: cast(Json, _rates(ctx, rows)) for name, rows in rollouts.items()}
+    return conclude(ctx, rollouts, found, rates)
 
 
 def _policies(ctx: StageContext) -> list[_Audited]:
@@ -138,6 +139,7 @@ async def _evaluate(ctx: StageContext, sampler: VllmSampler, house: House, entry
     rates = _rates(ctx, [item.rollout for item in finished])
     labelled = rates["split"] | rates.get("domain", {})
     ctx.log(step, {f"pass_rate/{label}": row["mean"] for label, row in labelled.items()})
+    count_rollouts(ctx, step, finished)
     _count_unjudged(ctx, [item.rollout for item in finished], entry.name)
     ctx.commit(step, {})
     ctx.check_stop()
@@ -182,36 +184,3 @@ def _rates(ctx: StageContext, rollouts: Sequence[Rollout]) -> dict[str, dict[str
 
 def _family(task: Task) -> str:
     return f"{task.split}/{task.family}"
-
-
-def _report(ctx: StageContext, policies: Sequence[_Audited]) -> StageResult:
-    store = RolloutStore(ctx.out)
-    tables: dict[str, Json] = {}
-    headline: dict[str, float] = {}
-    notes = []
-    for entry in policies:
-        rates = _rates(ctx, list(store.rollouts(entry.place + 1)))
-        tables[entry.name] = cast(Json, rates)
-        for split, row in (rates["split"] | rates.get("domain", {})).items():
-            headline[f"pass_rate/{split}/{entry.name}"] = row["mean"]
-            notes.append(
-                f"{entry.name}: {split} pass rate {row['mean']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
-            )
-    data = audit_report(ctx, tables, sample=_transcripts(store, policies[-1].place + 1))
-    write_json(ctx.out / "report.json", data)
-    page = render_report(json.loads(json.dumps(data)))
-    write_atomic(ctx.out / "report.html", page.encode("utf-8", "surrogatepass"))
-    return StageResult(headline=headline, notes=(*notes, f"report: {_shown(ctx.out)}"))
-
-
-def _transcripts(store: RolloutStore, step: int, number: int = 6) -> list[Rollout]:
-    """A few rollouts of the last policy: some that pass, some that do not."""
-    rows = list(store.rollouts(step))
-    good = [r for r in rows if r.verdict is not None and r.verdict.passed]
-    bad = [r for r in rows if r.verdict is None or not r.verdict.passed]
-    return good[: number // 2] + bad[: number - min(len(good), number // 2)]
-
-
-def _shown(out: Path) -> str:
-    """Where the report will be once the output is published."""
-    return str(out.parent.with_suffix("") / "report.html") if out.name == "out" else str(out / "report.html")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -11,6 +11,8 @@ from mimo.records import to_json
 from mimo.run_dir import manifest as manifests
 from mimo.run_dir.files import read_lines
 from mimo.stages.audit_bench import bench_groups
+from mimo.stages.audit_figures import Conclusion
+from mimo.stages.audit_tables import conclusion_data, conclusion_tables
 from mimo.stages.base import StageContext
 from mimo.types import Json, Rollout
 
@@ -34,11 +36,12 @@ _CURVES = (
 
 
 def audit_report(
-    ctx: StageContext, rates: Mapping[str, Json], *, sample: Sequence[Rollout]
+    ctx: StageContext, conclusion: Conclusion, rates: Mapping[str, Json], *, sample: Sequence[Rollout]
 ) -> dict[str, Json]:
     """The report's data.
 
     Args:
+        conclusion: hacks, gate, quality, corrections.
         rates: policy name -> {split, family, maybe domain} -> label -> rate, in the policies' order.
         sample: rollouts to show as transcripts.
     """
@@ -47,12 +50,15 @@ def audit_report(
     return {
         "title": f"mimo audit: {recipe.name}",
         "facts": {"recipe": recipe.name, "variant": recipe.variant, "policy": recipe.policy.source},
+        "gate": {"verdict": conclusion.gate.verdict, "message": conclusion.gate.message},
         "confidence": recipe.audit.confidence,
         "policies": [_policy(name, cast("dict[str, dict[str, Json]]", row)) for name, row in rates.items()],
-        "time": _time(metrics),
+        "time": _time(metrics.values()),
+        "stages": _stages(ctx.inputs),
         "curves": _curves(metrics),
-        "counts": _counts(ctx.inputs),
-        "tables": domain_tables(rates),
+        "counts": [*_counts(ctx.inputs), *_rows("audit", ctx.counts)],
+        "tables": [*conclusion_tables(conclusion), *_training_shares(metrics), *domain_tables(rates)],
+        **conclusion_data(conclusion),
         "bench": bench_groups(ctx.inputs.get("rl-mixed"), recipe),
         "rollouts": [{"note": _note(item), "rollout": cast(Json, to_json(item))} for item in sample],
         "artifacts": [
@@ -114,14 +120,42 @@ def _metrics(folder: Path) -> list[dict[str, Json]]:
     return read_lines(path) if path.exists() else []
 
 
-def _time(metrics: Mapping[str, Sequence[Mapping[str, Json]]]) -> list[Json]:
+def _time(metrics: Iterable[Sequence[Mapping[str, Json]]]) -> list[Json]:
+    total = _seconds(metrics)
+    return [{"name": name, "seconds": total[name]} for name, _ in _TIME_PARTS if total[name] > 0]
+
+
+def _seconds(metrics: Iterable[Sequence[Mapping[str, Json]]]) -> dict[str, float]:
     total: dict[str, float] = defaultdict(float)
-    for rows in metrics.values():
+    for rows in metrics:
         for row in rows:
             values = cast("dict[str, float]", row["metrics"])
             for name, key in _TIME_PARTS:
                 total[name] += values.get(key, 0.0)
-    return [{"name": name, "seconds": total[name]} for name, _ in _TIME_PARTS if total[name] > 0]
+    return total
+
+
+def _training_shares(metrics: Mapping[str, Sequence[Mapping[str, Json]]]) -> list[Json]:
+    """Each stage's own seconds by part, and their shares: grading is never part of the rollouts' time."""
+    rows: list[Json] = []
+    for stage, some in metrics.items():
+        seconds = _seconds([some])
+        total = sum(seconds.values())
+        if total > 0:
+            shares = [f"{seconds[name]:.1f} s ({seconds[name] / total:.1%})" for name, _ in _TIME_PARTS]
+            rows.append([stage, *shares])
+    columns: list[Json] = ["stage", *(name for name, _ in _TIME_PARTS)]
+    note = "Wall seconds that the stages logged; starting engines and waiting is in none of them."
+    return [{"title": "Time by stage", "note": note, "columns": columns, "rows": rows}] if rows else []
+
+
+def _stages(inputs: Mapping[str, Path]) -> list[Json]:
+    found: list[Json] = []
+    for stage, folder in inputs.items():
+        manifest = manifests.read(folder)
+        if manifest is not None:
+            found.append({"stage": stage, "seconds": manifest.wall_s, "why": f"made by {manifest.run}"})
+    return found
 
 
 def _curves(metrics: Mapping[str, Sequence[Mapping[str, Json]]]) -> list[Json]:
@@ -141,9 +175,12 @@ def _counts(inputs: Mapping[str, Path]) -> list[Json]:
     rows: list[Json] = []
     for stage, folder in inputs.items():
         manifest = manifests.read(folder)
-        counts = {} if manifest is None else manifest.counts
-        rows += [{"stage": stage, "what": what, "count": count} for what, count in counts.items()]
+        rows += _rows(stage, {} if manifest is None else manifest.counts)
     return rows
+
+
+def _rows(stage: str, counts: Mapping[str, Json]) -> list[Json]:
+    return [{"stage": stage, "what": what, "count": count} for what, count in counts.items()]
 
 
 def _note(rollout: Rollout) -> str:

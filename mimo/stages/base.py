@@ -45,6 +45,11 @@ class StageContext(Protocol):
     label: str
     """Goes on every sandbox, so that the reaper finds what a killed stage left."""
 
+    @property
+    def counts(self) -> Mapping[str, Json]:
+        """What this stage counted so far, earlier attempts' commits included."""
+        ...
+
     def plan(self, units: int) -> None:
         """How many units this stage will do; ending with fewer committed is a failure."""
         ...
@@ -53,6 +58,14 @@ class StageContext(Protocol):
         """`step` units are durably done; a kill after this returns loses none of them.
 
         Metrics logged for steps <= `step` become visible (MLflow) now; those after it are dropped on resume.
+        """
+        ...
+
+    def rewind(self, step: int, state: Mapping[str, Json]) -> None:
+        """Go on from an earlier step than the last committed one: what was saved after it is damaged.
+
+        `resume` says the earlier step from now on; metrics and traces of the steps after it are dropped, and
+        a kill from here on resumes there. Does nothing when `step` is not earlier.
         """
         ...
 
@@ -97,11 +110,24 @@ class StageContext(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Refusal:
+    """A gate's no on a stage whose output is whole: what, got and expected; `hint` says what to do."""
+
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StageResult:
-    """What a stage says when it ends: headline metrics and lines for the run's summary."""
+    """What a stage says when it ends: headline metrics and lines for the run's summary.
+
+    With a `refusal` the output is published all the same, and every run that comes to it ends there with
+    `GateRefused`.
+    """
 
     headline: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    refusal: Refusal | None = None
 
 
 class Stage(Protocol):
@@ -132,7 +158,7 @@ class Stage(Protocol):
 
         Raises:
             StageFailed: the stage ran and did not do its job.
-            GateRefused: a gate says no.
+            GateRefused: a gate says no, and nothing is published (see `StageResult.refusal`).
             StoppedSafely: from `ctx.check_stop()`.
         """
         ...

@@ -1,16 +1,19 @@
 """Cold start: supervised training on replayed demonstrations, so that the policy speaks its harnesses.
 
 With `stop_pass_rate` it samples now and then and stops inside the band, so that reinforcement learning finds
-groups that are neither all right nor all wrong.
+groups that are neither all right nor all wrong. Some demonstrations hold a mistake and its correction.
 """
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
 from typing import ClassVar, Literal
 
-from mimo.errors import StageFailed
+from mimo.recipe.environment import resolve_env
 from mimo.recipe.models import Recipe
 from mimo.recipe.training_sections import ColdStart as ColdStartSettings
+from mimo.rollouts.corrections import read_corrections
 from mimo.stages.base import StageContext, StageResult
 from mimo.stages.params import policy_params, rollout_params
 from mimo.types import Json
@@ -27,9 +30,14 @@ class ColdStart:
     built: ClassVar[bool] = True
 
     def params(self, recipe: Recipe) -> dict[str, Json]:
-        """The method, the policy and what a demonstration is."""
+        """The method, the policy and what a demonstration is; of a corrections file what it holds.
+
+        Raises:
+            RecipeError: the corrections file is missing or is none.
+        """
+        spec = settings(recipe)
         return {
-            "cold_start": settings(recipe).model_dump(mode="json"),
+            "cold_start": {**spec.model_dump(mode="json"), "corrections": _digest(spec.corrections)},
             "policy": policy_params(recipe),
             "canary": recipe.canary.model_dump(mode="json"),
             **rollout_params(recipe),
@@ -44,11 +52,6 @@ class ColdStart:
         from mimo.stages.cold_start_loop import cold_start
 
         spec = settings(ctx.recipe)
-        if spec.corrections is not None:
-            raise StageFailed(
-                f"cold_start.corrections is {spec.corrections}: correction turns are not built yet",
-                hint="set cold_start.corrections: null",
-            )
         ctx.plan(spec.steps)
         return cold_start(ctx, spec)
 
@@ -57,3 +60,12 @@ def settings(recipe: Recipe) -> ColdStartSettings:
     """The recipe's cold start; the pipeline drops the stage where it is null."""
     assert recipe.cold_start is not None
     return recipe.cold_start
+
+
+def _digest(corrections: str | None) -> str | None:
+    """sha256 of the corrections file, 16 digits: wherever it lies, the same content is the same input."""
+    if corrections is None:
+        return None
+    path = Path(resolve_env(corrections))
+    read_corrections(path)  # a bad file is refused before anything runs
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]

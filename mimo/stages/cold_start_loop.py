@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import Counter
 from collections.abc import Sequence
 
 from mimo.backends.base import LossSpec
 from mimo.recipe.training_sections import ColdStart as ColdStartSettings
 from mimo.rollouts.evaluate import evaluate, outcomes
 from mimo.rollouts.rates import pass_rate
+from mimo.rollouts.store import RolloutStore
 from mimo.stages.base import StageContext, StageResult
+from mimo.stages.correction_turns import Corrected, numbers, read_rows
 from mimo.stages.demonstrations import Demonstration, demonstrations
 from mimo.stages.engines import base_policy, open_house
 from mimo.stages.harness_choice import evaluation_harness
+from mimo.stages.rl_records import sampled_traces, trace_of
 from mimo.stages.school import School, open_school
 from mimo.stages.sft import sft_batch, warmed_up
 from mimo.stages.start import StartingPolicy
@@ -37,8 +42,24 @@ async def _cold_start(ctx: StageContext, spec: ColdStartSettings) -> StageResult
     ) as school:
         rate = await _train(ctx, spec, school, demos)
         school.finish()
-    headline = {"demonstrations": float(len(demos))} | ({} if rate is None else {"pass_rate": rate})
-    return StageResult(headline=headline, notes=(f"{len(demos)} demonstrations kept",))
+    headline = _taught(ctx, demos) | ({} if rate is None else {"pass_rate": rate})
+    return StageResult(headline=headline, notes=(_note(len(demos), read_rows(ctx.out / "demonstrations")),))
+
+
+def _taught(ctx: StageContext, demos: Sequence[Demonstration]) -> dict[str, float]:
+    """What the demonstrations are: their number, and what became of the mistakes in them."""
+    return {"demonstrations": float(len(demos)), **numbers(read_rows(ctx.out / "demonstrations"))}
+
+
+def _note(demos: int, rows: Sequence[Corrected]) -> str:
+    """A line of the run's summary."""
+    kinds = Counter(row.kind for row in rows if row.left_out is None)
+    recorded = sum(row.source is not None for row in rows if row.left_out is None)
+    named = ", ".join(f"{kind} {number}" for kind, number in sorted(kinds.items()))
+    held = f", {sum(kinds.values())} hold a corrected mistake ({named})" if kinds else ""
+    held += f", {recorded} of them from the corrections file" if recorded else ""
+    left = sum(row.left_out is not None for row in rows)
+    return f"{demos} demonstrations kept{held}" + (f"; {left} mistakes left out" if left else "")
 
 
 async def _train(
@@ -51,11 +72,14 @@ async def _train(
         learning_rate = warmed_up(spec.optimizer.learning_rate, step, spec.warmup_steps)
         metrics = await school.train(step + 1, sequences, LossSpec(kind="sft"), learning_rate)
         ctx.progress(step + 1, spec.steps, "step", f"loss {metrics['train/loss']:.3f}")
+        if step == 0:
+            metrics |= {f"demonstrations/{name}": value for name, value in _taught(ctx, demos).items()}
         stop = False
         if _evaluates(spec, step + 1):
             metrics |= await school.publish(step + 1)
+            began = time.monotonic()
             rate = await _pass_rate(ctx, spec, school, step + 1)
-            metrics["eval/pass_rate"] = rate
+            metrics |= {"eval/pass_rate": rate, "time/rollout_s": time.monotonic() - began}
             stop = spec.stop_pass_rate is not None and rate >= spec.stop_pass_rate.low
         elif step + 1 == spec.steps:
             metrics |= await school.publish(step + 1)
@@ -79,7 +103,7 @@ def _evaluates(spec: ColdStartSettings, done: int) -> bool:
 
 
 async def _pass_rate(ctx: StageContext, spec: ColdStartSettings, school: School, step: int) -> float:
-    """The pass rate over training tasks of the weights just published."""
+    """The pass rate over training tasks of the weights just published; the rollouts stay in the store."""
     number = spec.eval_rollouts if spec.stop_pass_rate is None else spec.stop_pass_rate.rollouts
     tasks = tasks_of(ctx, "train")
     chosen = _spread(tasks, number)
@@ -94,6 +118,9 @@ async def _pass_rate(ctx: StageContext, spec: ColdStartSettings, school: School,
         seed=ctx.recipe.seed,
         on_done=lambda done, total: ctx.progress(step, spec.steps, "step", f"evaluating {done}/{total}"),
     )
+    RolloutStore(ctx.out).write(step, finished)
+    for item in sampled_traces(finished, ctx.recipe.tracking.traces_per_step):
+        ctx.trace(step, trace_of(item))
     rate = pass_rate(outcomes(item.rollout for item in finished), confidence=0.95)
     failed = sum(item.rollout.verdict is None for item in finished)
     if failed:

@@ -1,7 +1,8 @@
 """Demonstrations: an expert's turns, replayed in a box, kept only if the verifier passes what they leave.
 
-They are recorded by token ids like any rollout (`demonstrations/` in the stage's output, step 0), written
-once: a stage that was killed afterwards reads them back.
+Some hold a mistake and its correction (`mimo.stages.correction_turns`). All are recorded by token ids like
+any rollout (`demonstrations/` in the stage's output, step 0), written once: a stage that was killed
+afterwards reads them back.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from mimo.domains import load_domain
 from mimo.errors import StageFailed
+from mimo.recipe.environment import resolve_env
 from mimo.rollouts.expert import ExpertSampler
 from mimo.rollouts.groups import GroupPlan, sample_groups
 from mimo.rollouts.house import House
@@ -19,6 +22,7 @@ from mimo.rollouts.loop import Attempt, Finished
 from mimo.rollouts.store import RolloutStore
 from mimo.rollouts.token_log import Payload
 from mimo.stages.base import StageContext
+from mimo.stages.correction_turns import Corrected, Corrections, numbers, read_rows, write_rows
 from mimo.stages.harness_choice import group_harness
 from mimo.stages.tasks import tasks_of
 from mimo.types import Rollout, Task
@@ -37,20 +41,15 @@ async def demonstrations(ctx: StageContext, house: House) -> list[Demonstration]
 
     Raises:
         StageFailed: no demonstration was kept.
+        RecipeError: the corrections file is bad, or of other tasks.
     """
     store = RolloutStore(ctx.out / "demonstrations")
     if not store.steps():
-        finished = await _replay(ctx, house, tasks_of(ctx, "train"))
+        finished, rows = await _replay(ctx, house, tasks_of(ctx, "train"))
+        write_rows(store.folder, rows)
         store.write(0, finished)
-        _report(ctx, finished)
-    contexts = store.contexts(0)
-    kept = [
-        Demonstration(rollout=rollout, payload=payload)
-        for rollout in store.rollouts(0)
-        if rollout.verdict is not None and rollout.verdict.passed
-        for payload in contexts[rollout.rollout_id]
-        if payload.loss_mask.any()
-    ]
+        _report(ctx, finished, rows)
+    kept = kept_demonstrations(store.folder)
     if not kept:
         raise StageFailed(
             "no demonstration passed its verifier",
@@ -60,10 +59,53 @@ async def demonstrations(ctx: StageContext, house: House) -> list[Demonstration]
     return kept
 
 
-async def _replay(ctx: StageContext, house: House, tasks: Sequence[Task]) -> list[Finished]:
+def kept_demonstrations(folder: Path) -> list[Demonstration]:
+    """The recorded demonstrations that are trained on: the verifier passes them, and no correction failed."""
+    store = RolloutStore(folder)
+    contexts = store.contexts(0)
+    failed = {row.rollout_id for row in read_rows(folder) if row.left_out is not None}
+    return [
+        Demonstration(rollout=rollout, payload=payload)
+        for rollout in store.rollouts(0)
+        if rollout.verdict is not None and rollout.verdict.passed and rollout.rollout_id not in failed
+        for payload in contexts[rollout.rollout_id]
+        if payload.loss_mask.any()
+    ]
+
+
+async def _replay(
+    ctx: StageContext, house: House, tasks: Sequence[Task]
+) -> tuple[list[Finished], list[Corrected]]:
     """Every demonstration of every task, played through the rollout loop with the expert as the policy."""
-    assert ctx.recipe.cold_start is not None
-    wanted = ctx.recipe.cold_start.demonstrations_per_task
+    spec = ctx.recipe.cold_start
+    assert spec is not None
+    plans = _plans(ctx, tasks, spec.demonstrations_per_task)
+    corrections = Corrections(house, share=spec.correction_share, seed=ctx.recipe.seed)
+    if spec.corrections is not None:
+        most = _at_most(sum(plan.size for plan in plans), spec.corrections_max_share)
+        plans += corrections.recorded(
+            Path(resolve_env(spec.corrections)), tasks, harnesses=ctx.recipe.harness.names, most=most
+        )
+
+    def expert(attempt: Attempt) -> ExpertSampler:
+        domain = load_domain(attempt.task.domain)
+        turns = corrections.script(attempt.rollout_id) or corrections.own(attempt)
+        if turns is None:
+            turns = domain.demonstrate(attempt.task, house.store, harness=attempt.harness, seed=attempt.seed)
+        return ExpertSampler(turns, house.renderer)
+
+    groups = await sample_groups(
+        plans,
+        expert,
+        replace(house, policy="expert"),
+        seed=ctx.recipe.seed,
+        on_done=lambda done, total: ctx.progress(done, total, "demonstration"),
+    )
+    finished = corrections.judged(item for group in groups for item in group)
+    return finished, corrections.rows
+
+
+def _plans(ctx: StageContext, tasks: Sequence[Task], wanted: int) -> list[GroupPlan]:
     plans = [
         GroupPlan(
             group_id=f"demo-{number:05d}",
@@ -77,28 +119,36 @@ async def _replay(ctx: StageContext, house: House, tasks: Sequence[Task]) -> lis
     ]
     if left_out := len(tasks) - len(plans):
         ctx.count("task without an expert", left_out, why="no demonstration can be scripted for it")
+    return plans
 
-    def expert(attempt: Attempt) -> ExpertSampler:
-        domain = load_domain(attempt.task.domain)
-        turns = domain.demonstrate(attempt.task, house.store, harness=attempt.harness, seed=attempt.seed)
-        return ExpertSampler(turns, house.renderer)
 
-    groups = await sample_groups(
-        plans,
-        expert,
-        replace(house, policy="expert"),
-        seed=ctx.recipe.seed,
-        on_done=lambda done, total: ctx.progress(done, total, "demonstration"),
+def _at_most(demonstrations: int, share: float) -> int:
+    """How many further ones make up `share` of the whole."""
+    return int(demonstrations * share / (1.0 - share))
+
+
+def _report(ctx: StageContext, finished: Sequence[Finished], rows: Sequence[Corrected]) -> None:
+    corrected = {row.rollout_id for row in rows}
+    reasons = Counter(
+        _why_dropped(item.rollout) for item in finished if item.rollout.rollout_id not in corrected
     )
-    return [finished for group in groups for finished in group]
-
-
-def _report(ctx: StageContext, finished: Sequence[Finished]) -> None:
-    reasons = Counter(_why_dropped(item.rollout) for item in finished)
     for reason, number in reasons.items():
         if reason:
             ctx.count("demonstration dropped", number, why=reason)
-    ctx.event("demonstrations", {"replayed": len(finished), "kept": reasons[""]})
+    for (what, why), number in Counter(map(_left_out, rows)).items():
+        if what:
+            ctx.count(what, number, why=why)
+    kept = reasons[""] + sum(row.left_out is None for row in rows)
+    ctx.event("demonstrations", {"replayed": len(finished), "kept": kept, **numbers(rows)})
+
+
+def _left_out(row: Corrected) -> tuple[str, str]:
+    """What to count and why; empty for a kept correction."""
+    if row.left_out is None:
+        return "", ""
+    whose = "own" if row.source is None else "recorded"
+    how = "not played" if row.rollout_id is None else "dropped"
+    return f"{whose} mistake {how}", f"{row.kind[:40]}: {row.left_out}"[:200]
 
 
 def _why_dropped(rollout: Rollout) -> str:

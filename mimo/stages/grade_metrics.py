@@ -62,10 +62,14 @@ class GradeTally:
         self.rows["grs/product_mean"] += products
         if products:
             self.rows["grs/product_spread"].append(max(products) - min(products))
+        answers: dict[str, list[float]] = defaultdict(list)
         for item in scores:
             for name, yes in item.answers.items():
                 if yes is not None:
-                    self.rows[f"grs/criterion/{name}"].append(float(yes))
+                    answers[name].append(float(yes))
+        for name, values in answers.items():
+            self.rows[f"grs/criterion/{name}"] += values
+            self.rows[f"grs/criterion_std/{name}"].append(pstdev(values))
 
     def ranking(
         self, found: Mapping[str, Quality] | None, rollouts: Mapping[str, Rollout], started: float
@@ -87,7 +91,11 @@ class GradeTally:
 
     def judge(self, judge: Judge) -> None:
         """What the judge cost and refused so far in the stage."""
-        self.judge_numbers = {"judge/asked": float(judge.asked), "judge/seconds": judge.seconds}
+        self.judge_numbers = {
+            "judge/asked": float(judge.asked),
+            "judge/seconds": judge.seconds,
+            "judge/tokens": float(judge.tokens),
+        }
         self.judge_numbers |= {
             f"judge/failures/{name.replace(' ', '_')}": float(number)
             for name, number in judge.failures.items()

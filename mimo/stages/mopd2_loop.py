@@ -32,7 +32,9 @@ from mimo.stages.mopd2_signal import (
 )
 from mimo.stages.rl_loop import signal_rules
 from mimo.stages.rl_records import sampled_traces, trace_of
-from mimo.stages.school import School, open_school, rl_sequences
+from mimo.stages.rl_sequences import rl_sequences
+from mimo.stages.school import School, open_school
+from mimo.stages.signal_counts import count_clipped, count_rollouts
 from mimo.stages.start import StartingPolicy, checkpoint_policy, starting_policy
 from mimo.stages.tasks import tasks_of
 from mimo.types import Task
@@ -121,6 +123,8 @@ async def _learn(
     else:
         school.note_untrained(step + 1, limit=None)
         metrics = {}
+    count_clipped(ctx, step + 1, signal.metrics)
+    count_rollouts(ctx, step + 1, [sample.finished for sample in samples])
     _record(ctx, step + 1, samples, signal)
     return metrics | signal.metrics | {"time/teacher_s": scored_s}
 

@@ -19,6 +19,7 @@ from mimo.rollouts.signal import SampledGroup, SignalRules, learning_signal
 from mimo.rollouts.single_turn import sample_turns, turn_plans
 from mimo.rollouts.store import RolloutStore
 from mimo.stages.base import StageContext
+from mimo.stages.demonstrations import kept_demonstrations
 from mimo.stages.feed import TaskFeed
 from mimo.stages.hack_audit import HackAudit
 from mimo.stages.harness_choice import group_harness
@@ -58,9 +59,10 @@ def histories(ctx: StageContext) -> Histories:
     spec = ctx.recipe.mopd2
     wanted = sample_counts(spec.samples_per_step, spec.weights.model_dump())
     rl = RolloutStore(ctx.inputs["rl-mixed"])
-    found: dict[Kind, list[Trajectory]] = {
-        "teacher_prefix": _latest(rl, wanted["teacher_prefix"] + spec.evaluation_contexts)
-    }
+    teacher, unusable = _latest(rl, wanted["teacher_prefix"] + spec.evaluation_contexts)
+    found: dict[Kind, list[Trajectory]] = {"teacher_prefix": teacher}
+    if unusable and ctx.resume is None:
+        ctx.count("rollout not used as a history", unusable, why="no verdict, no turn, or a confirmed hack")
     if "cold-start" in ctx.inputs:
         found["sft_prefix"] = _demonstrations(ctx.inputs["cold-start"])
     train: dict[Kind, Sequence[Trajectory]] = {}
@@ -187,19 +189,23 @@ async def _turns(
     ]
 
 
-def _latest(store: RolloutStore, number: int) -> list[Trajectory]:
-    """At least `number` usable trajectories from the newest steps, those nearest to the teacher's weights."""
+def _latest(store: RolloutStore, number: int) -> tuple[list[Trajectory], int]:
+    """At least `number` usable trajectories from the newest steps (nearest to the teacher's weights), and how
+    many rollouts of these steps cannot be used."""
     found: list[Trajectory] = []
+    read = 0
     for step in reversed(store.steps()):
         payloads = store.payloads(step)
+        rollouts = list(store.rollouts(step))
+        read += len(rollouts)
         found += [
             Trajectory(rollout=rollout, payload=payloads[rollout.rollout_id])
-            for rollout in store.rollouts(step)
+            for rollout in rollouts
             if usable(rollout) and rollout.rollout_id in payloads
         ]
         if len(found) >= number:
             break
-    return found
+    return found, read - len(found)
 
 
 def usable(rollout: Rollout) -> bool:
@@ -210,10 +216,5 @@ def usable(rollout: Rollout) -> bool:
 
 def _demonstrations(output: Path) -> list[Trajectory]:
     """The demonstrations that cold-start trained on."""
-    store = RolloutStore(output / "demonstrations")
-    payloads = store.payloads(0)
-    return [
-        Trajectory(rollout=rollout, payload=payloads[rollout.rollout_id])
-        for rollout in store.rollouts(0)
-        if rollout.verdict is not None and rollout.verdict.passed
-    ]
+    kept = kept_demonstrations(output / "demonstrations")
+    return [Trajectory(rollout=item.rollout, payload=item.payload) for item in kept]

@@ -1,12 +1,14 @@
 """Make the environments: import each task, rebuild its git, scrub, gate with the reference and with nothing.
 
 A task enters the set only if its reference solution passes and an empty change fails, in every rerun, with
-the same tests passing each time. Everything else is rejected with its reason (`rejects.jsonl`).
+the same tests passing each time. Everything else is rejected with its reason (`rejects.jsonl`). What
+could not be fetched is no rejection: without it the same key would hold another set, so the stage fails.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -17,7 +19,7 @@ from typing import ClassVar, Literal, cast
 
 from mimo.domains import load_domain
 from mimo.domains.base import Domain, Rejected, TaskStore
-from mimo.errors import MachineLacks, MimoError, StageFailed
+from mimo.errors import FetchFailed, MachineLacks, MimoError, StageFailed, WrongSource
 from mimo.recipe.models import Recipe
 from mimo.records import from_json, to_json, to_line
 from mimo.rollouts.house import OpenBox
@@ -31,6 +33,8 @@ from sandbox.base import Changes
 from sandbox.errors import SandboxError, SandboxUnavailable
 
 NOTHING = Changes(files=(), capped=False)
+FETCH_PAUSE_S = 1.0
+"""Before a download is tried again; doubled each time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,11 +79,20 @@ class PrepareEnv:
         told = {job.task_id for job in todo if _part(ctx.out, job).exists()}
         workshop = _Workshop(ctx)
         done = len(jobs) - len(todo)
-        with _pool(ctx.recipe.runtime.prepare_concurrency) as pool:
+        missing: list[FetchFailed] = []
+        with _warnings_counted(ctx), _pool(ctx.recipe.runtime.prepare_concurrency) as pool:
             futures = [pool.submit(workshop.make, job) for job in todo]
             for future in as_completed(futures):
+                try:
+                    row = future.result()
+                except FetchFailed as error:
+                    missing.append(error)
+                    ctx.check_stop()
+                    continue
                 done += 1
-                _note(ctx, future.result(), told, done=done, total=len(jobs))
+                _note(ctx, row, told, done=done, total=len(jobs))
+        if missing:
+            raise _not_fetched(ctx, missing, len(jobs))
         if not todo:
             _commit(ctx, done)  # a kill came between the last task and its commit
         return _publish(ctx, jobs)
@@ -93,6 +106,8 @@ class _Workshop:
         self.scratch = ctx.scratch
         self.cache = ctx.cache
         self.recipe = ctx.recipe
+        self.count = ctx.count
+        self.should_stop = ctx.should_stop
         self.store = TaskStore(ctx.out)
         self.open_box: OpenBox = box_opener(ctx)
 
@@ -102,8 +117,8 @@ class _Workshop:
         domain = load_domain(str(job.source["domain"]))
         try:
             row = self._gated(domain, job)
-        except (MachineLacks, SandboxUnavailable):
-            raise  # no fault of the task
+        except (MachineLacks, SandboxUnavailable, FetchFailed, WrongSource):
+            raise  # no fault of the environment
         except (MimoError, SandboxError) as error:
             row = _rejection(job, f"{type(error).__name__}: {error}")
         row["seconds"] = round(time.monotonic() - started, 3)
@@ -113,7 +128,7 @@ class _Workshop:
         return row
 
     def _gated(self, domain: Domain, job: _Job) -> dict[str, Json]:
-        folder = domain.build(job.source, job.task_id, self.scratch / "tasks")
+        folder = self._built(domain, job)
         limits = Limits(**self.recipe.tasks.limits.model_dump())
         task = domain.import_folder(
             folder, self.store, limits=limits, history=self.recipe.prepare_env.history, cache=self.cache
@@ -122,6 +137,20 @@ class _Workshop:
         if problem is not None:
             return _rejection(job, problem)
         return {"task": cast(Json, to_json(task)), "reject": None}
+
+    def _built(self, domain: Domain, job: _Job) -> Path:
+        """The task's folder; what cannot be fetched is tried `runtime.fetch_attempts` times."""
+        pause = FETCH_PAUSE_S
+        for _ in range(self.recipe.runtime.fetch_attempts - 1):
+            try:
+                return domain.build(job.source, job.task_id, self.scratch / "tasks")
+            except FetchFailed as error:
+                if self.should_stop():
+                    raise
+                self.count("download tried again", why=error.message)
+                time.sleep(pause)
+                pause *= 2
+        return domain.build(job.source, job.task_id, self.scratch / "tasks")
 
     def _gate(self, domain: Domain, task: Task) -> str | None:
         """Why the task is refused, or None: the reference passes and nothing fails, every time alike."""
@@ -157,6 +186,40 @@ def _jobs(ctx: StageContext) -> list[_Job]:
         twice = sorted({task_id for task_id in ids if ids.count(task_id) > 1})
         raise StageFailed(f"tasks.sources name the same task twice: {', '.join(twice[:3])}")
     return jobs
+
+
+def _not_fetched(ctx: StageContext, missing: list[FetchFailed], total: int) -> FetchFailed:
+    """The one error for everything that could not be fetched."""
+    attempts = ctx.recipe.runtime.fetch_attempts
+    tried = "tried once" if attempts == 1 else f"tried {attempts} times"
+    told = "; ".join(dict.fromkeys(error.message for error in missing))
+    return FetchFailed(
+        f"{len(missing)} of {total} tasks cannot be made, what they need cannot be fetched ({tried}; "
+        f"runtime.fetch_attempts): {told}; every other task is kept",
+        hint="see to it that pip reaches its index, then run the same command again"
+        + (f" ({missing[0].hint})" if missing[0].hint else ""),
+    )
+
+
+class _CountedWarnings(logging.Handler):
+    """Makes a count of every warning that a domain logs, so that the run's summary shows it."""
+
+    def __init__(self, ctx: StageContext) -> None:
+        super().__init__(logging.WARNING)
+        self._count = ctx.count
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._count(str(record.msg).partition(" (")[0], why=record.getMessage())
+
+
+@contextmanager
+def _warnings_counted(ctx: StageContext) -> Iterator[None]:
+    handler = _CountedWarnings(ctx)
+    logging.getLogger("mimo.domains").addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger("mimo.domains").removeHandler(handler)
 
 
 @contextmanager

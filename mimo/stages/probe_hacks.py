@@ -17,6 +17,7 @@ from typing import ClassVar, Literal, cast
 from mimo.domains.base import Rejected
 from mimo.errors import StageFailed
 from mimo.hacks.catalogue import PROBES_VERSION
+from mimo.hacks.solution_text import UNREAD
 from mimo.recipe.models import Recipe
 from mimo.records import from_json, to_json, to_line
 from mimo.run_dir.files import write_atomic
@@ -142,6 +143,11 @@ def _note(ctx: StageContext, probed: Probed) -> None:
         ctx.count("environment quarantined", why=probed.reason[:200])
     elif routes:
         ctx.count("environment scrubbed", why=f"{probed.reports[0].task_id}: {', '.join(routes)}"[:200])
+    first = probed.reports[0] if probed.reports else None
+    unread = [found.path for found in first.findings if UNREAD in found.path] if first is not None else []
+    if first is not None and unread:
+        why = f"{first.task_id}: {unread[0]}"[:200]
+        ctx.count("packed piece that could not be searched", len(unread), why=why)
 
 
 def _publish(ctx: StageContext, jobs: list[tuple[int, Task]], units: int) -> StageResult:

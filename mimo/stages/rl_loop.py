@@ -17,11 +17,12 @@ from mimo.stages.collect import Collected, collect
 from mimo.stages.domain_metrics import domain_metrics, last_pass_rates, mixture_note
 from mimo.stages.feed import MixedFeed
 from mimo.stages.grade import Grading, open_judge, read_rubrics
-from mimo.stages.grade_metrics import redistribution_metrics
 from mimo.stages.hack_audit import HackAudit
+from mimo.stages.rl_metrics import step_metrics, time_metrics
 from mimo.stages.rl_records import record_step
-from mimo.stages.school import School, open_school
+from mimo.stages.school import School, open_school, weight_version
 from mimo.stages.sft import warmed_up
+from mimo.stages.signal_counts import count_rollouts, count_signal
 from mimo.stages.start import starting_policy
 from mimo.stages.tasks import task_store, tasks_of
 from mimo.types import Json, Task
@@ -52,9 +53,14 @@ async def _train(ctx: StageContext) -> StageResult:
             )
             sampled_s = time.monotonic() - started - grading.seconds
             signal = learning_signal(collected.accepted, rules) if collected.accepted else None
+            _count(ctx, step, collected, signal, rules)
             metrics = await _learn(ctx, school, step, signal)
             record_step(ctx, RolloutStore(ctx.out), step + 1, collected, signal)
-            metrics |= _step_metrics(collected, signal, sampled_s, started) | grading.metrics()
+            version = weight_version(STAGE, step)
+            metrics |= step_metrics(collected, signal, version=version) | grading.metrics()
+            step_s = time.monotonic() - started
+            metrics |= time_metrics(collected, sampled_s=sampled_s, step_s=step_s)
+            metrics["time/grade_share"] = metrics["time/grade_s"] / step_s
             metrics |= domain_metrics(collected, tasks)
             ctx.log(step + 1, metrics)
             school.checkpoint(step + 1, {"cursors": dict[str, Json](feed.cursors)})
@@ -83,6 +89,17 @@ async def _learn(ctx: StageContext, school: School, step: int, signal: Signal | 
     return metrics | {"step/trained": 1.0}
 
 
+def _count(
+    ctx: StageContext, step: int, collected: Collected, signal: Signal | None, rules: SignalRules
+) -> None:
+    if signal is not None:
+        count_signal(ctx, step + 1, signal, rules)
+    count_rollouts(ctx, step + 1, [item for group in collected.accepted for item in group.finished])
+    count_rollouts(ctx, step + 1, [item for _, row in collected.rejected for item in row])
+    if collected.rounds > 1:
+        ctx.count("refill round", collected.rounds - 1, why=f"step {step + 1}: the filter rejected groups")
+
+
 def _headline(out: Path) -> dict[str, float]:
     """The pass rates of the first and the last step that were sampled."""
     store = RolloutStore(out)
@@ -92,34 +109,6 @@ def _headline(out: Path) -> dict[str, float]:
 
 def _judged(store: RolloutStore, step: int) -> list[bool]:
     return [item.verdict.passed for item in store.rollouts(step) if item.verdict is not None]
-
-
-def _step_metrics(
-    collected: Collected, signal: Signal | None, sampled_s: float, started: float
-) -> dict[str, float]:
-    every = [item for group in collected.accepted for item in group.finished]
-    every += [item for _, row in collected.rejected for item in row]
-    seconds = [item.rollout.seconds for item in every]
-    judged = [item.rollout.verdict.passed for item in every if item.rollout.verdict is not None]
-    metrics = {
-        "rollouts/total": float(len(every)),
-        "rollouts/pass_rate_all": sum(judged) / max(1, len(judged)),
-        "groups/sampled": float(len(collected.accepted) + len(collected.rejected)),
-        "groups/rejected": float(len(collected.rejected)),
-        "groups/wanted": float(sum(collected.wanted.values())),
-        "groups/rounds": float(collected.rounds),
-        "tokens/generated": float(sum(item.rollout.generated_tokens for item in every)),
-        "tokens/prompt": float(sum(item.rollout.prompt_tokens for item in every)),
-        "turns/malformed": float(
-            sum(bool(turn.flags) for item in every for c in item.rollout.contexts for turn in c.turns)
-        ),
-        "time/rollout_s": sampled_s,
-        "time/rollout_sample_s": sum(item.sample for item in seconds),
-        "time/rollout_tool_s": sum(item.tool for item in seconds),
-        "time/rollout_verify_s": sum(item.verify for item in seconds),
-        "time/step_s": time.monotonic() - started,
-    }
-    return metrics | ({} if signal is None else signal.metrics | redistribution_metrics(signal))
 
 
 def open_grading(ctx: StageContext) -> Grading:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -42,7 +43,13 @@ def synthesize_rubrics(ctx: StageContext) -> StageResult:
     done = 0 if ctx.resume is None else ctx.resume.step
     if done < len(chunks):
         asyncio.run(_attempt_all(ctx, chunks, done))
-    return _publish(ctx, tasks)
+    began = time.monotonic()
+    counted = ctx.resume is not None and ctx.resume.state.get("published") is not None
+    result = _publish(ctx, tasks, counted=counted)
+    if not counted:
+        ctx.log(len(chunks), {"time/grade_s": time.monotonic() - began})
+    ctx.commit(len(chunks), {"published": True})
+    return result
 
 
 async def _attempt_all(ctx: StageContext, chunks: Sequence[Sequence[Task]], done: int) -> None:
@@ -56,8 +63,9 @@ async def _attempt_all(ctx: StageContext, chunks: Sequence[Sequence[Task]], done
         version = weight_version(STAGE, 0)
         ctx.event("weights", await hold(ctx, sampler, canary, start.model_dir, version))
         for number, chunk in enumerate(chunks[done:], done + 1):
+            began = time.monotonic()
             finished = await _attempts(ctx, sampler, house, chunk, number=number, of=len(chunks))
-            _keep(ctx, number, finished)
+            _keep(ctx, number, finished, time.monotonic() - began)
     await sampler.close()
 
 
@@ -77,18 +85,20 @@ async def _attempts(
     )
 
 
-def _keep(ctx: StageContext, number: int, finished: Sequence[Finished]) -> None:
+def _keep(ctx: StageContext, number: int, finished: Sequence[Finished], seconds: float) -> None:
     """Write a chunk's attempts, trace a few, commit."""
     RolloutStore(ctx.out).write(number, finished)
     for item in sampled_traces(finished, ctx.recipe.tracking.traces_per_step):
         ctx.trace(number, trace_of(item))
     judged = [item.rollout.verdict for item in finished if item.rollout.verdict is not None]
-    ctx.log(number, {"attempts/pass_rate": sum(v.passed for v in judged) / max(1, len(judged))})
+    rate = sum(verdict.passed for verdict in judged) / max(1, len(judged))
+    ctx.log(number, {"attempts/pass_rate": rate, "time/rollout_s": seconds})
     ctx.commit(number, {})
     ctx.check_stop()
 
 
-def _publish(ctx: StageContext, tasks: Sequence[Task]) -> StageResult:
+def _publish(ctx: StageContext, tasks: Sequence[Task], *, counted: bool) -> StageResult:
+    """Route and write; `counted`: an earlier start has counted what is left out."""
     attempts: dict[str, list[Finished]] = defaultdict(list)
     for item in stored_attempts(RolloutStore(ctx.out)):
         attempts[item.rollout.task_id].append(item)
@@ -99,7 +109,7 @@ def _publish(ctx: StageContext, tasks: Sequence[Task]) -> StageResult:
     }
     if judge is not None:
         judge.close()
-        if lost := judge.failures["no answer"]:
+        if (lost := judge.failures["no answer"]) and not counted:
             ctx.count("judge gave no answer", lost, why="while rubrics were written")
     everything = [
         routed[task.task_id].task if task.task_id in routed else task for task in read_tasks(task_folder(ctx))
@@ -108,7 +118,8 @@ def _publish(ctx: StageContext, tasks: Sequence[Task]) -> StageResult:
     write_atomic(ctx.out / "tasks.jsonl", b"".join(map(to_line, everything)))
     write_atomic(ctx.out / "rubrics.jsonl", b"".join(to_line(r.rubric) for r in rows if r.rubric is not None))
     write_atomic(ctx.out / "flags.jsonl", b"".join(to_line(flag) for row in rows for flag in row.flags))
-    _count(ctx, rows)
+    if not counted:
+        _count(ctx, rows)
     if all(row.task.pass_rate is None for row in rows):
         raise StageFailed("no attempt has a verdict", hint="see the errors in rollouts/")
     return _result(rows)

@@ -23,6 +23,8 @@ from mimo.run_dir.files import write_json
 from mimo.stages.base import SamplerHandle, StageContext
 from mimo.stages.engines import open_house, trainer_config
 from mimo.stages.harness_choice import evaluation_harness
+from mimo.stages.rl_sequences import rl_sequences
+from mimo.stages.signal_counts import count_masked_tokens
 from mimo.stages.start import StartingPolicy
 from mimo.stages.tasks import tasks_of
 from mimo.types import Checkpoint, Json
@@ -93,8 +95,10 @@ class School:
             folder, record = found
             await asyncio.to_thread(self._trainer.load, folder / TRAINER)
             self.step, self._state = record.step, dict(record.data_cursor)
+            self._ctx.rewind(record.step, record.data_cursor)
         elif self._ctx.resume is not None and self._ctx.resume.step > 0:
             self._ctx.count("resume without a checkpoint", why="starts over from the starting policy")
+            self._ctx.rewind(0, {})
         metrics = await self.publish(self.step, engine_started=True)
         self._ctx.event("weights", {"step": self.step, "start": start.policy, **metrics})
         if not (self._ctx.out / "start.json").exists():
@@ -117,6 +121,7 @@ class School:
             self._state["silent_steps"] = 0
         else:
             self.note_untrained(step, limit=None)
+        count_masked_tokens(self._ctx, step, report.metrics)
         return {f"train/{name}": value for name, value in report.metrics.items()} | {
             "train/learning_rate": learning_rate,
             "time/train_s": report.seconds,
@@ -225,30 +230,6 @@ class School:
 
     def _damaged(self, folder: Path, why: str) -> None:
         self._ctx.count("checkpoint damaged, fell back to the one before", why=f"{folder.name}: {why}")
-
-
-def rl_sequences(trained: Sequence[TrainedRollout]) -> list[TrainSequence]:
-    """The batch's sequences; rollouts of a group that start alike share their prompt's computation."""
-    from mimo.training.batch import TrainSequence
-
-    rows = []
-    for item in trained:
-        payload, record = item.payload, item.finished.rollout
-        prefix = int(payload.loss_mask.argmax())
-        later = f"/{item.context}" if item.context else ""  # begins with its own history, shared with none
-        rows.append(
-            TrainSequence(
-                rollout_id=record.rollout_id + later,
-                token_ids=payload.token_ids,
-                loss_mask=payload.loss_mask,
-                sampler_logprobs=payload.sampler_logprobs,
-                advantages=item.advantages,
-                loss_weight=item.loss_weight,
-                prefix_group=f"{record.rollout_id}{later}" if later else record.group_id,
-                prefix_len=prefix,
-            )
-        )
-    return rows
 
 
 @asynccontextmanager

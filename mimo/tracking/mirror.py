@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -16,6 +16,10 @@ from mimo.types import Json
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+
+
+_DELETED_ONLY = 2
+"""`mlflow.entities.ViewType.DELETED_ONLY`, without importing MLflow here."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -38,6 +42,10 @@ class Mirror:
         self.artifact_limit_bytes = artifact_limit_bytes
         self.points_sent = 0
         self.traces_sent = 0
+        self.restored: list[str] = []
+        """Names of runs that somebody had deleted in MLflow and that were restored; the reader empties it."""
+        self.made: set[str] = set()
+        """Runs that were made because MLflow had none, as `identity_text` has them."""
         self._connection: Connection | None = None
         self._run = ""
         self._parent = ""
@@ -188,9 +196,15 @@ class Mirror:
 
     def _find_or_create(self, identity: Mapping[str, str], name: str, ts: float) -> str:
         wanted = " and ".join(f"tags.`{key}` = {json.dumps(value)}" for key, value in identity.items())
-        found = self.client.search_runs([self.connection.experiment_id], wanted, max_results=1)
-        if found:
+        experiments = [self.connection.experiment_id]
+        if found := self.client.search_runs(experiments, wanted, max_results=1):
             return str(found[0].info.run_id)
+        deleted = self.client.search_runs(experiments, wanted, _DELETED_ONLY, max_results=1)
+        if deleted:
+            self.client.restore_run(deleted[0].info.run_id)
+            self.restored.append(name)
+            return str(deleted[0].info.run_id)
+        self.made.add(identity_text(identity))
         made = self.client.create_run(
             self.connection.experiment_id,
             start_time=int(ts * 1000),
@@ -198,6 +212,23 @@ class Mirror:
             run_name=name,
         )
         return str(made.info.run_id)
+
+
+def identity_text(identity: Mapping[str, str]) -> str:
+    """A run's identity as one text."""
+    return json.dumps(identity, sort_keys=True)
+
+
+def runs_told(calls: Iterable[Call], run: str) -> set[str]:
+    """The runs that MLflow must have if it was told `calls`, as `identity_text` has them."""
+    told = set()
+    for call in calls:
+        if call.name == "start_run":
+            told.add(identity_text(tags.run_identity(run)))
+        elif call.name in ("start_stage", "reused_stage"):
+            key = _object(call.arguments, "info").get("key", call.arguments.get("key"))
+            told.add(identity_text(tags.stage_identity(run, str(call.arguments["stage"]), str(key))))
+    return told
 
 
 def _object(told: Info, key: str) -> Mapping[str, Json]:

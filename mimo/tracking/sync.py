@@ -29,6 +29,8 @@ class SyncReport:
     traces: int
     left_out: tuple[str, ...]
     """Calls MLflow refuses for what they say, with its reason."""
+    restored: tuple[str, ...] = ()
+    """Runs that were deleted in MLflow and came back with all they had."""
 
 
 def tracked_runs(home: Path) -> list[str]:
@@ -108,4 +110,5 @@ def _replay(run: str, mirror: Mirror, calls: Sequence[Call]) -> SyncReport:
         points=mirror.points_sent,
         traces=mirror.traces_sent,
         left_out=tuple(left_out),
+        restored=tuple(mirror.restored),
     )

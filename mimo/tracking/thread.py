@@ -17,7 +17,7 @@ from typing import cast
 from mimo.tracking import journal
 from mimo.tracking.base import Info, MetricRow, Status
 from mimo.tracking.journal import Call
-from mimo.tracking.mirror import Mirror
+from mimo.tracking.mirror import Mirror, runs_told
 from mimo.tracking.owner import this_process
 from mimo.tracking.reconcile import mark_dead
 from mimo.tracking.traces import shrink
@@ -37,6 +37,7 @@ class MlflowTracker:
         self._warn = warn
         self._warned: set[str] = set()
         self._run = ""
+        self._told_before: set[str] = set()
         self._files: dict[str, bool] = {}
         self._queue: deque[Call] = deque()
         self._wake = threading.Condition()
@@ -54,6 +55,7 @@ class MlflowTracker:
     def start_run(self, info: Info) -> None:
         """Open the parent run and the thread."""
         self._run = str(info["run"])
+        self._told_before = runs_told(journal.read(self._folder), self._run)
         own: dict[str, Json] = {"owner": this_process(), "tracking": self._mirror.settings()}
         self._tell("start_run", {"info": {**info, **own}})
 
@@ -143,7 +145,9 @@ class MlflowTracker:
             journal.append(self._folder, Call(ts=call.ts, name=call.name, arguments=arguments))
         except OSError as error:
             self._dropped += 1
-            self._warn_once("journal", f"cannot write {self._folder / journal.CALLS}: {error.strerror}")
+            self._warn_once(
+                "journal", f"MLflow: cannot write {self._folder / journal.CALLS}: {error.strerror}"
+            )
 
     @property
     def _folder(self) -> Path:
@@ -185,6 +189,20 @@ class MlflowTracker:
                 raise
             self._dropped += 1
             self._warn_once(trouble.kind, f"MLflow refused a {call.name}: {trouble.message}; it is left out")
+        self._look_for_lost_runs()
+
+    def _look_for_lost_runs(self) -> None:
+        """Say what was deleted in MLflow since an earlier start; what is gone for good is filled again."""
+        while self._mirror.restored:
+            name = self._mirror.restored.pop()
+            self._warn_once(f"restored {name}", f"MLflow: the run {name} was deleted there; it is restored")
+        if self._mirror.made & self._told_before:
+            self._told_before = set()
+            text = "MLflow: a run of an earlier start is gone; a new one is made and filled from the files"
+            self._warn_once("run gone", text)
+            with self._wake:
+                self._behind = True
+                self._queue.clear()
 
     def _catch_up(self) -> None:
         with self._wake:

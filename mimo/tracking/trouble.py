@@ -29,7 +29,8 @@ _KINDS = (
     ("database error", r"OperationalError|TEMPORARILY_UNAVAILABLE"),
 )
 _HELP = {
-    "run deleted": "the run was deleted in MLflow; a new one is made and filled from the files",
+    "run deleted": "the run was deleted in MLflow; it is restored, or a new one is made and filled from the "
+    "files",
     "old database schema": "the database was made by another MLflow version; "
     "stop all runs and do `mlflow db upgrade {location}`",
     "server refuses": "check MLFLOW_TRACKING_USERNAME, MLFLOW_TRACKING_TOKEN, the server's --allowed-hosts",

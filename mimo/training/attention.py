@@ -75,35 +75,61 @@ def packed_attention(
     groups = query.shape[1] // key.shape[1]
     if groups > 1:
         key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
+    segments = _SEGMENTS.get()
+    queries, keys, values = (_Pieces(tensor, segments) for tensor in (query, key, value))
     parts = [
-        _segment_attention(query, key, value, segment, scaling=scaling, window=sliding_window)
-        for segment in _SEGMENTS.get()
+        _segment_attention(queries, keys, values, place, scaling=scaling, window=sliding_window)
+        for place in range(len(segments))
     ]
     return torch.cat(parts, dim=2).transpose(1, 2), None
 
 
+class _Pieces:
+    """One tensor [1, heads, row, dim] cut into its segments by a single split.
+
+    The gradient of a slice is as long as the row, that of a split is one concatenation: with slices the
+    backward pass grows with the square of the number of segments.
+    """
+
+    def __init__(self, tensor: torch.Tensor, segments: Sequence[Segment]) -> None:
+        self._tensor = tensor
+        self.segments = segments
+        self._own = torch.split(tensor, [segment.end - segment.start for segment in segments], dim=2)
+        self._places = {(segment.start, segment.end): place for place, segment in enumerate(segments)}
+
+    def own(self, place: int) -> torch.Tensor:
+        """What belongs to the segment itself."""
+        return self._own[place]
+
+    def seen(self, place: int) -> torch.Tensor:
+        """The prefix it hangs on, then itself."""
+        segment = self.segments[place]
+        if segment.prefix_end == segment.prefix_start:
+            return self._own[place]
+        span = (segment.prefix_start, segment.prefix_end)
+        known = self._places.get(span)
+        prefix = self._tensor[:, :, slice(*span)] if known is None else self._own[known]
+        return torch.cat([prefix, self._own[place]], dim=2)
+
+
 def _segment_attention(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    segment: Segment,
+    query: _Pieces,
+    key: _Pieces,
+    value: _Pieces,
+    place: int,
     *,
     scaling: float | None,
     window: int | None,
 ) -> torch.Tensor:
-    own = slice(segment.start, segment.end)
-    prefix = slice(segment.prefix_start, segment.prefix_end)
-    queries, keys, values = query[:, :, own], key[:, :, own], value[:, :, own]
+    segment = query.segments[place]
+    queries, keys, values = query.own(place), key.seen(place), value.seen(place)
     prefix_len = segment.prefix_end - segment.prefix_start
-    if prefix_len:
-        keys = torch.cat([key[:, :, prefix], keys], dim=2)
-        values = torch.cat([value[:, :, prefix], values], dim=2)
     if window is not None and keys.shape[2] <= window:
         window = None
     if not prefix_len and window is None:
         return scaled_dot_product_attention(queries, keys, values, is_causal=True, scale=scaling)
-    at = torch.arange(queries.shape[2], device=query.device)[:, None] + prefix_len
-    seen = torch.arange(keys.shape[2], device=query.device)[None, :]
+    at = torch.arange(queries.shape[2], device=queries.device)[:, None] + prefix_len
+    seen = torch.arange(keys.shape[2], device=queries.device)[None, :]
     mask = seen <= at
     if window is not None:
         mask &= seen > at - window

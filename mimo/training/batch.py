@@ -22,8 +22,7 @@ from safetensors.numpy import save as save_tensors
 
 from mimo.backends.base import LossKind
 from mimo.errors import StageFailed
-from mimo.run_dir.files import write_atomic, write_json
-from mimo.training.files import load_json
+from mimo.run_dir.files import load_json, write_atomic, write_json
 from mimo.types import SCHEMA, Json
 
 TENSORS, META = "batch.safetensors", "batch.json"

@@ -11,8 +11,7 @@ from pathlib import Path
 from mimo.backends.base import Trainer
 from mimo.backends.policies import tokenizer_sha256
 from mimo.records import from_json, to_json
-from mimo.run_dir.files import disk_full_is_clear, fsync_folder, write_json
-from mimo.training.files import check_file, describe, load_json
+from mimo.run_dir.files import check_file, describe, disk_full_is_clear, fsync_folder, load_json, write_json
 from mimo.types import Checkpoint
 
 META, MODEL, TRAINER = "checkpoint.json", "model", "trainer"
@@ -35,22 +34,28 @@ def write_checkpoint(
     """
     final = root / f"{_PREFIX}{record.step:06d}"
     partial = root / f".{final.name}.{os.getpid()}.part"
-    shutil.rmtree(partial, ignore_errors=True)
-    with disk_full_is_clear(root):
-        partial.mkdir(parents=True)
-        if published is None:
-            trainer.export(partial / MODEL)
-        else:
-            shutil.copytree(published, partial / MODEL, copy_function=_link)
-        trainer.save(partial / TRAINER)
-        complete = replace(
-            record, files=describe(partial), tokenizer_sha256=tokenizer_sha256(partial / MODEL)
-        )
-        write_json(partial / META, to_json(complete))
-        shutil.rmtree(final, ignore_errors=True)
-        partial.rename(final)
-        fsync_folder(root)
+    _remove_partial(root)  # of a killed writer: on a disk that was full its room is needed
+    try:
+        with disk_full_is_clear(root):
+            _write_parts(partial, trainer, record, published)
+            shutil.rmtree(final, ignore_errors=True)
+            partial.rename(final)
+            fsync_folder(root)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
     return final
+
+
+def _write_parts(partial: Path, trainer: Trainer, record: Checkpoint, published: Path | None) -> None:
+    partial.mkdir(parents=True)
+    if published is None:
+        trainer.export(partial / MODEL)
+    else:
+        shutil.copytree(published, partial / MODEL, copy_function=_link)
+    trainer.save(partial / TRAINER)
+    complete = replace(record, files=describe(partial), tokenizer_sha256=tokenizer_sha256(partial / MODEL))
+    write_json(partial / META, to_json(complete))
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -99,8 +104,7 @@ def keep_newest(root: Path, count: int) -> list[Path]:
             whole += 1
         except ValueError:
             continue  # kept: whoever looks for the newest one is told of it
-    for rest in root.glob(f".{_PREFIX}*.part"):
-        shutil.rmtree(rest, ignore_errors=True)
+    _remove_partial(root)
     return removed
 
 
@@ -109,6 +113,12 @@ def checkpoint_folders(root: Path) -> list[Path]:
     if not root.is_dir():
         return []
     return sorted(path for path in root.iterdir() if path.is_dir() and path.name.startswith(_PREFIX))
+
+
+def _remove_partial(root: Path) -> None:
+    """Remove what killed writers left; the stage's lock sees to it that nobody else writes here."""
+    for rest in root.glob(f".{_PREFIX}*.part"):
+        shutil.rmtree(rest, ignore_errors=True)
 
 
 def _link(source: str, target: str) -> None:

@@ -8,7 +8,7 @@ from typing import cast
 
 from mimo.backends.weight_layout import Tensor, check_layout
 from mimo.errors import EngineFailed
-from mimo.training.files import load_json
+from mimo.run_dir.files import load_json
 from mimo.types import Json
 
 MANIFEST = "manifest.json"

@@ -18,9 +18,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from mimo.errors import EngineFailed
-from mimo.run_dir.files import write_json
+from mimo.run_dir.files import describe, write_json
 from mimo.training.engine import Engine
-from mimo.training.files import describe
 from mimo.training.optimizers import restore_state, state_of
 from mimo.training.state_files import STATE, check_state
 from mimo.types import SCHEMA, Json

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import cast
 
 from mimo.errors import EngineFailed
-from mimo.training.files import check_file, load_json
+from mimo.run_dir.files import check_file, load_json
 from mimo.types import CheckpointFile, Json
 
 STATE = "trainer.json"

@@ -149,7 +149,7 @@ def test_doctor_ends_with_69_when_nothing_can_run(tmp_path: Path) -> None:
     assert done.returncode == 69
     assert "LACK  git: git not found" in done.stdout
     assert (
-        "LACK  bubblewrap: bwrap not found: no box can be opened\n      -> as root: make system"
+        "LACK  bubblewrap: no box can be opened: bubblewrap is not installed\n      -> as root: make system"
         in done.stdout
     )
     assert "profiles that can run here: none" in done.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 
@@ -52,13 +53,13 @@ notes
   rl-mixed: from 0
 
 run RUN, T, profile smoke
-again: mimo run RECIPE --profile smoke
+again: MIMO_HOME=HOME mimo run RECIPE --profile smoke
 """
 
 
 def plain(text: str, bench: Bench) -> str:
     """The text with clocks, durations and ids replaced, and no blanks at the ends of lines."""
-    text = text.replace(str(bench.recipe), "RECIPE")
+    text = text.replace(str(bench.recipe), "RECIPE").replace(str(bench.home.root), "HOME")
     text = re.sub(r"\d\d:\d\d:\d\d", "HH:MM:SS", text)
     text = re.sub(r"\d{8}-\d{6}-demo-[0-9a-f]{4}", "RUN", text)
     text = re.sub(r"\b\d+(\.\d)? (s|min \d\d s)\b", "T", text)
@@ -133,8 +134,20 @@ def test_exit_codes_of_failed_stages(bench: Bench, what: str, code: int) -> None
     assert done.returncode == code
     assert "error: rl-mixed: " in done.stderr
     assert "rl-mixed: failed, 1 units are saved" in done.stderr
-    assert f"go on: mimo run {bench.recipe} --profile smoke" in done.stdout
+    assert f"go on: MIMO_HOME={bench.home.root} mimo run {bench.recipe} --profile smoke" in done.stdout
     assert "audit        left" in done.stdout
+
+
+def test_a_taken_port_of_the_sampler_ends_with_69(bench: Bench) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = run(bench, "--set", f"runtime.sampler.port={port}", knobs={"at": "sampler"})
+    assert done.returncode == 69
+    assert f"error: rl-mixed: port {port} for the sampler is taken" in done.stderr
+    assert done.stderr.count("error:") == 1
+    assert "Traceback" not in done.stderr
 
 
 def test_a_stage_command_runs_that_stage(bench: Bench) -> None:
@@ -169,3 +182,27 @@ def test_with_nothing_to_do_nothing_heavy_is_loaded(bench: Bench) -> None:
     assert shown.returncode == 0
     assert "nothing to do" in shown.stdout
     assert shown.stdout.splitlines()[-1] == "[]"
+
+
+LOOKING = """
+import sys
+from commands.cli import cli
+for words in (["--help"], ["run", "--dry-run", *RECIPE], ["status", *RECIPE], ["explain", "audit", *RECIPE]):
+    try:
+        cli.main(words, standalone_mode=False)
+    except SystemExit:
+        pass
+    print("loaded after", words[0], [name for name in HEAVY if name in sys.modules])
+"""
+
+
+def test_looking_at_the_shipped_recipe_loads_nothing_heavy(bench: Bench) -> None:
+    recipe = ["pro", "--profile", "smoke"]
+    code = f"RECIPE, HEAVY = {recipe!r}, {HEAVY!r}\n{LOOKING}"
+    env = bench.environment()
+    shown = subprocess.run([sys.executable, "-c", code], env=env, cwd=ROOT, capture_output=True, text=True)
+    assert shown.returncode == 0, shown.stderr
+    loaded = [line for line in shown.stdout.splitlines() if line.startswith("loaded after")]
+    assert loaded == [f"loaded after {word} []" for word in ("--help", "run", "status", "explain")]
+    assert "probe-hacks" in shown.stdout
+    assert shown.stdout.count("rl-mixed") >= 3

@@ -121,3 +121,18 @@ def test_flash_is_the_smaller_one() -> None:
     assert pro.init is not None
     assert flash.init is not None
     assert flash.init.layers < pro.init.layers
+
+
+def test_real_repairs_are_held_out_and_smoke_needs_no_index() -> None:
+    pairs = {
+        profile: [
+            (entry.package, entry.old, entry.new, entry.split)
+            for entry in load_recipe("pro", profile=profile).model.tasks.sources
+            if entry.kind == "pypi-pair"
+        ]
+        for profile in PROFILES
+    }
+    assert len(set(pairs["laptop"])) == 4
+    assert {split for *_, split in pairs["laptop"]} == {"heldout"}
+    assert pairs["cluster"] == pairs["node"] == pairs["single"] == pairs["laptop"]
+    assert pairs["smoke"] == []

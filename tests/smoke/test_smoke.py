@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from mimo.rollouts.corrections import read_corrections
 from mimo.rollouts.store import RolloutStore
+from mimo.stages.tasks import read_tasks
 from tests.smoke.driver import RECIPE, Driver, shared_memory
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -148,6 +150,33 @@ def test_the_report_compares_every_policy(smoke: Smoke) -> None:
     assert rates["cold-start"] > 0.0
     page = (smoke.driver.output("audit") / "report.html").read_text()
     assert "rl-mixed" in page
+
+
+def test_the_audit_looks_at_every_trajectory_of_every_stage(smoke: Smoke) -> None:
+    output = smoke.driver.output("audit")
+    report = json.loads((output / "report.json").read_text())
+    sampling = ("cold-start", "synthesize-rubrics", "rl-mixed", "mopd2", "audit")
+    stored = {name: _stored(smoke.driver.output(name)) for name in sampling}
+    audited = dict.fromkeys(sampling, 0)
+    for row in report["hacks"]["counts"]:
+        audited[row["stage"]] += sum(row["verdicts"].values())
+    assert audited == stored
+    assert min(stored.values()) > 0
+    assert report["hacks"]["planted_controls"] == 2
+    assert report["gate"]["verdict"] == "passed"
+    assert report["resets"]["mismatches"] == []
+    graded = {(row["policy"], row["split"]) for row in report["quality"]}
+    assert graded >= {(name, split) for name in ("base", "mopd2") for split in ("train", "heldout")}
+    assert "hack audit of" in smoke.output
+    train = {task.task_id for task in read_tasks(smoke.driver.output("prepare-env")) if task.split == "train"}
+    corrections = read_corrections(output / "corrections.jsonl")
+    assert {item.task_id for item in corrections} <= train
+    assert len(corrections) == report["corrections"]["written"] > 0
+
+
+def _stored(output: Path) -> int:
+    stores = (RolloutStore(output), RolloutStore(output / "evaluation"))
+    return sum(1 for store in stores for step in store.steps() for _ in store.rollouts(step))
 
 
 def test_more_steps_continue_instead_of_starting_over(smoke: Smoke) -> None:

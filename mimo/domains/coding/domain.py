@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol, cast
 
-from mimo.domains.base import BoxFactory, TaskStore
+from mimo.domains.base import BoxFactory, Fault, TaskStore
+from mimo.domains.coding.correction import corrected, possible_faults
 from mimo.domains.coding.expert import can_demonstrate, demonstration
 from mimo.domains.coding.folders import FolderTasks
 from mimo.domains.coding.generated.source import GeneratedTasks
@@ -73,6 +74,16 @@ class Coding:
     def demonstrate(self, task: Task, store: TaskStore, *, harness: str, seed: int) -> Sequence[ExpertTurn]:
         """The scripted expert's turns."""
         return demonstration(task, store, harness=harness, seed=seed)
+
+    def faults(self, task: Task, store: TaskStore, *, harness: str, seed: int) -> Sequence[Fault]:
+        """Mistakes of the scripted expert."""
+        return possible_faults(task, store, harness=harness, seed=seed)
+
+    def correct(
+        self, task: Task, store: TaskStore, *, harness: str, fault: Fault, max_turns: int
+    ) -> Sequence[ExpertTurn]:
+        """Faulty turns and the scripted expert's correction of them."""
+        return corrected(task, store, harness=harness, fault=fault, max_turns=max_turns)
 
 
 def _maker(source: Mapping[str, Json]) -> TaskMaker:

@@ -12,7 +12,7 @@ from pathlib import Path
 from mimo.domains.base import TaskStore
 from mimo.domains.coding.reference import reference_files
 from mimo.errors import RecipeError
-from mimo.harnesses import load_harness
+from mimo.harnesses import harness_maker, load_harness
 from mimo.harnesses.base import ExpertTurn
 from mimo.types import Task, ToolCall
 
@@ -30,11 +30,8 @@ def demonstration(task: Task, store: TaskStore, *, harness: str, seed: int) -> S
     Raises:
         RecipeError: a held-out or foreign task, or a harness the expert does not speak.
     """
-    if not can_demonstrate(task):
-        raise RecipeError(f"task {task.task_id} ({task.family}, {task.split}) has no demonstration")
+    refuse_foreign(task, harness)
     acting = load_harness(harness, max_turns=MAX_TURNS)
-    if task.domain not in acting.domains:
-        raise RecipeError(f"the harness {harness!r} is not for the {task.domain} domain")
     path, line, code = one_line_edit(store.snapshot(task), store.private(task))
     rng = random.Random(f"expert/{task.task_id}/{seed}")
     edit = ToolCall(name="edit", arguments={"path": path, "line": [line, line], "body": code})
@@ -49,6 +46,14 @@ def demonstration(task: Task, store: TaskStore, *, harness: str, seed: int) -> S
         elif way < 0.6 and isinstance(visible, list) and visible:
             calls.insert(0, ToolCall(name="look", arguments={"path": visible[0]}))
     return [ExpertTurn(text=acting.say(call), facts={"action": call.name}) for call in calls]
+
+
+def refuse_foreign(task: Task, harness: str) -> None:
+    """RecipeError for a held-out or foreign task, or a harness the expert does not speak."""
+    if not can_demonstrate(task):
+        raise RecipeError(f"task {task.task_id} ({task.family}, {task.split}) has no demonstration")
+    if task.domain not in harness_maker(harness).domains:
+        raise RecipeError(f"the harness {harness!r} is not for the {task.domain} domain")
 
 
 def one_line_edit(base: Path, private: Path) -> tuple[str, int, str]:

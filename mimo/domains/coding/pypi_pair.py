@@ -24,6 +24,8 @@ from mimo.errors import RecipeError
 from mimo.types import Json, Split
 
 _PACKAGING = ("PKG-INFO", "*.egg-info/*", "setup.cfg", "setup.py", "pyproject.toml", "MANIFEST.in", "tox.ini")
+_WORKSHOP = (".*", "Makefile")
+"""Settings of editors, services and builds: no part of a repair."""
 _PROSE = ("*.rst", "*.md", "*.txt", "CHANGE*", "NEWS*", "HISTORY*", "AUTHORS*", "docs/*", "doc/*")
 _TESTS = ("tests/*", "test/*", "test_*.py", "*_test.py", "conftest.py")
 _NOT_IN_TREE = ("PKG-INFO", "*.egg-info/*", "*.pyc", ".git/*")
@@ -96,7 +98,7 @@ class PypiPair:
 
     def _reference(self, old: dict[str, bytes], new: dict[str, bytes]) -> dict[str, bytes | None]:
         """New content of every source file that differs, its version strings put back to the old release."""
-        left_out = (*_PACKAGING, *_PROSE, *_TESTS, *_NOT_IN_TREE)
+        left_out = (*_PACKAGING, *_WORKSHOP, *_PROSE, *_TESTS, *_NOT_IN_TREE)
         paths = [path for path in sorted({*old, *new}) if not _any(path, left_out)]
         back = {path: self._old_version(new[path]) if path in new else None for path in paths}
         return {path: data for path, data in back.items() if data != old.get(path)}

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
+import logging
+import shutil
 import subprocess
 import sys
 import tarfile
 from pathlib import Path, PurePosixPath
 
 from mimo.domains.coding import sdist_fetch
-from mimo.errors import RecipeError
+from mimo.errors import FetchFailed, RecipeError, WrongSource
+from mimo.recipe.problems import hide_passwords
+from mimo.run_dir.files import file_sha256
 
 MAX_FILES = 4000
 MAX_BYTES = 64_000_000
 FETCH_TIMEOUT_S = 300.0
+_log = logging.getLogger(__name__)
 _OTHER_HASH = "the archive is not the one this task was made for; correct the recipe only if you trust it"
 
 
@@ -21,14 +25,33 @@ def fetch(name: str, version: str, sha256: str, cache: Path) -> Path:
     """The archive's path in `cache`, fetched if it is not there.
 
     Raises:
-        RecipeError: not to be had, or its hash is another one (the file is removed).
+        FetchFailed: pip could not reach its index, or the download broke off; another try may do.
+        WrongSource: the index has no such source archive, or one with another hash (the file is removed).
     """
     cache.mkdir(parents=True, exist_ok=True)
     kept = cache / f"{sha256}.tar.gz"
-    if kept.is_file() and _sha256(kept) == sha256:
+    if kept.is_file() and file_sha256(kept) == sha256:
         return kept
     inbox = cache / f"{name}-{version}"
-    inbox.mkdir(exist_ok=True)
+    shutil.rmtree(inbox, ignore_errors=True)  # what a broken download left
+    inbox.mkdir()
+    _download(name, version, sha256, inbox)
+    found = sorted(inbox.glob("*.tar.gz"))
+    if not found:
+        raise FetchFailed(f"{name} {version}: pip said that it is done, but no source archive came")
+    got = file_sha256(found[0])
+    if got != sha256:
+        found[0].unlink()
+        raise WrongSource(
+            f"{name} {version}: {found[0].name} has sha256 {got}, the recipe says {sha256}",
+            hint=_OTHER_HASH,
+        )
+    found[0].rename(kept)
+    return kept
+
+
+def _download(name: str, version: str, sha256: str, inbox: Path) -> None:
+    """Have `sdist_fetch` put the archive into `inbox`; see `fetch` for what it raises."""
     command = [sys.executable, str(Path(sdist_fetch.__file__)), name, version, sha256, str(inbox)]
     try:
         done = subprocess.run(
@@ -40,28 +63,26 @@ def fetch(name: str, version: str, sha256: str, cache: Path) -> Path:
             stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired as error:
-        raise RecipeError(f"{name} {version}: pip did not answer in {FETCH_TIMEOUT_S:.0f} s") from error
-    found = sorted(inbox.glob("*.tar.gz"))
-    if "DO NOT MATCH THE HASHES" in done.stderr:
-        raise RecipeError(
+        raise FetchFailed(f"{name} {version}: pip did not answer in {FETCH_TIMEOUT_S:.0f} s") from error
+    said = hide_passwords(done.stderr)
+    for line in said.splitlines():
+        if line.startswith(sdist_fetch.FALLBACK):
+            _log.warning("pip's finder cannot be used, pip download ran instead (%s)", line)
+    if done.returncode == 0:
+        return
+    if "DO NOT MATCH THE HASHES" in said:
+        raise WrongSource(
             f"{name} {version}: the archive that pip found has not the recipe's sha256 {sha256}",
             hint=_OTHER_HASH,
         )
-    if done.returncode != 0 or not found:
-        last = (done.stderr.strip().splitlines() or ["no archive came"])[-1]
-        raise RecipeError(
-            f"{name} {version}: no source archive: {last[:300]}",
-            hint=f"try: python -m pip download --no-deps --no-binary :all: {name}=={version}",
+    last = "; ".join(said.strip().splitlines()[-3:])[-400:] or "no archive came"
+    by_hand = f"python -m pip download --no-deps --no-binary :all: {name}=={version}"
+    if done.returncode == sdist_fetch.NOT_THERE:
+        raise WrongSource(
+            f"{name} {version}: no source archive: {last}",
+            hint=f"correct package and version in tasks.sources; by hand: {by_hand}",
         )
-    got = _sha256(found[0])
-    if got != sha256:
-        found[0].unlink()
-        raise RecipeError(
-            f"{name} {version}: {found[0].name} has sha256 {got}, the recipe says {sha256}",
-            hint=_OTHER_HASH,
-        )
-    found[0].rename(kept)
-    return kept
+    raise FetchFailed(f"{name} {version}: cannot be fetched: {last}", hint=f"by hand: {by_hand}")
 
 
 def unpack(archive: Path) -> dict[str, bytes]:
@@ -98,8 +119,3 @@ def _inner(archive: Path, member: tarfile.TarInfo) -> str | None:
     if not member.isreg():
         raise RecipeError(f"{archive.name}: {member.name!r} is neither a file nor a folder")
     return "/".join(pure.parts[1:]) or None
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

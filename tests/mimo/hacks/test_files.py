@@ -122,6 +122,16 @@ def test_a_wheel_in_a_cache_is_named_by_its_layers_and_never_quoted(environment:
     assert not hasattr(record, "evidence")
 
 
+def test_a_packed_file_that_cannot_be_opened_is_a_leak_of_its_own(environment: Environment) -> None:
+    environment.write("data/cut.bin", _zip("pkg/mod.py", b"value = 1\n")[:40])
+    found, cleaned = environment.probe()
+    assert {item.path: item.severity for item in found if "!unread: " in item.path} == {
+        "data/cut.bin!unread: BadZipFile": "leak"
+    }
+    assert cleaned is not None
+    assert not (cleaned.tree / "data").exists()
+
+
 def test_links_out_of_the_tree_go(environment: Environment) -> None:
     (environment.tree / "out").symlink_to("/etc/passwd")
     (environment.tree / "up").symlink_to("../../x")
@@ -154,11 +164,15 @@ def test_files_of_the_base_are_never_leaks_by_name(environment: Environment, tmp
 
     environment.write("tests/data/example.patch", b"--- a\n+++ b\n")
     environment.write("tests/data/example.whl", _zip("example/a.py", b"value = 1\n"))
+    environment.write("tests/data/broken.zip", _zip("a.py", b"value = 1\n")[:40])
     environment.write("build/steps.py", b"STEPS = ()\n")
     environment.write("dist/README", b"releases\n")
     environment.task = replace(environment.task, base_commit=init_git(environment.tree))
     findings, _ = environment.probe()
     assert leaks_only(findings) == []
+    assert [(item.path, item.severity) for item in findings] == [
+        ("tests/data/broken.zip!unread: BadZipFile", "info")
+    ]
 
 
 def test_a_newer_copy_in_the_root_file_system_is_found(environment: Environment, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import zlib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mimo.hacks.layers import MAX_DECODED, layers
+from mimo.hacks.layers import MAX_DECODED, Unread, layers
 from mimo.hacks.needles import Needles, Secrets, added_text, build_needles
 
 FIXED = b"def normalised_total(rows):\n    return sum(row.amount for row in rows if row.amount >= 0)\n"
@@ -39,6 +39,46 @@ def test_damaged_archives_are_no_error() -> None:
         zlib.compress(FIXED)[:9],
     ):
         list(layers(cut))
+
+
+def _zip_of(*names: str) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name in names:
+            archive.writestr(name, FIXED)
+    return packed.getvalue()
+
+
+def test_what_cannot_be_opened_is_told_and_the_rest_is_searched() -> None:
+    locked = bytearray(_zip_of("open.py", "locked.py"))
+    at = locked.rindex(b"PK\x01\x02")  # the last member's entry: bit 0 of its flags says "encrypted"
+    locked[at + 8] |= 1
+    at = locked.rindex(b"PK\x03\x04")
+    locked[at + 6] |= 1
+    unread: list[Unread] = []
+    pieces = dict(layers(bytes(locked), unread))
+    assert pieces["!open.py"] == FIXED
+    assert "!locked.py" not in pieces
+    assert unread == [Unread("!locked.py", "encrypted")]
+
+
+def test_damage_and_bounds_are_told() -> None:
+    def told(data: bytes) -> list[tuple[str, str]]:
+        unread: list[Unread] = []
+        list(layers(data, unread))
+        return [(piece.suffix, piece.why) for piece in unread]
+
+    whole = gzip.compress(FIXED)
+    assert told(whole) == []
+    assert told(whole + bytes(64)) == []
+    assert told(b"x = 1  # x\x9c is no stream\n") == []
+    assert told(whole[:-6]) == [("!gzip", "cut off, or longer than the bounds")]
+    assert told(whole + whole) == [("!gzip", "data after the stream")]
+    assert told(_zip_of("a")[:40]) == [("", "BadZipFile")]
+    deep = whole
+    for _ in range(3):
+        deep = gzip.compress(deep)
+    assert told(deep) == [("!gzip!gzip!gzip", "packed more than 3 times")]
 
 
 @settings(max_examples=60, deadline=None)

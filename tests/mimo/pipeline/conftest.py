@@ -83,13 +83,22 @@ class Bench:
         """The newest output of a stage."""
         return every(self.home, stage)[0].folder
 
-    def start(self, *args: str, knobs: Mapping[str, object] | None = None) -> subprocess.Popen[str]:
-        """The real program in its own process, as a user's shell would start it."""
-        env = {**os.environ, "MIMO_HOME": str(self.home.root), "KNOBS": json.dumps(dict(knobs or {}))}
+    def environment(self, knobs: Mapping[str, object] | None = None) -> dict[str, str]:
+        """This process's, with the home and the knobs."""
+        return {**os.environ, "MIMO_HOME": str(self.home.root), "KNOBS": json.dumps(dict(knobs or {}))}
+
+    def program(self, *args: str) -> list[str]:
+        """The words that start the real program."""
+        return [sys.executable, "-m", "tests.mimo.pipeline.program", *args]
+
+    def start(
+        self, *args: str, knobs: Mapping[str, object] | None = None, before: tuple[str, ...] = ()
+    ) -> subprocess.Popen[str]:
+        """The real program in its own process, as a user's shell would start it, `before` in front."""
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.mimo.pipeline.program", *args],
+            [*before, *self.program(*args)],
             cwd=ROOT,
-            env=env,
+            env=self.environment(knobs),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -19,7 +19,7 @@ from typing import ClassVar, Literal
 
 from mimo.errors import GateRefused, StageFailed
 from mimo.recipe.models import Recipe
-from mimo.stages.base import StageContext, StageResult
+from mimo.stages.base import Refusal, StageContext, StageResult
 from mimo.types import Json
 
 ORDER = {
@@ -93,6 +93,10 @@ class Slow:
     def run(self, ctx: StageContext) -> StageResult:
         steps, start = ctx.recipe.rl_mixed.steps, ctx.resume.step if ctx.resume else 0
         ctx.plan(int(str(knobs().get("plan", steps))))
+        if ctx.resume and "back_to" in knobs():
+            start = int(str(knobs()["back_to"]))
+            ctx.count("checkpoint damaged, fell back to the one before", why=f"step {start} is whole")
+            ctx.rewind(start, {"last": start})
         print("the first line of the log", os.environ.get("DEMO_SECRET", ""))
         assert (ctx.inputs["prepare-env"] / "tasks.txt").read_text()
         for step in range(start + 1, steps + 1):
@@ -104,6 +108,8 @@ class Slow:
         time.sleep(float(str(knobs().get("sleep", 0.0))))
         (ctx.out / f"step-{step}").write_text(f"{step} pid {os.getpid()}\n")
         (ctx.scratch / "junk").write_text("junk")
+        if "count" in knobs():
+            ctx.count(str(knobs()["count"]))
         ctx.log(step, {"loss": 1.0 / step})
         misbehave(str(knobs().get("at", "")), step, ctx)
         ctx.progress(step, ctx.recipe.rl_mixed.steps, "step")
@@ -187,4 +193,6 @@ class Last:
         names = sorted(path.name for path in ctx.inputs["rl-mixed"].glob("step-*"))
         (ctx.out / "report.json").write_text(json.dumps({"steps": names, "inputs": sorted(ctx.inputs)}))
         ctx.commit(1, {})
-        return StageResult(headline={"hacks": 0.0})
+        said = knobs().get("refuse")
+        refusal = Refusal(message=str(said), hint="look at report.json") if said else None
+        return StageResult(headline={"hacks": 0.0}, refusal=refusal)

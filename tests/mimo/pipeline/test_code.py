@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -91,11 +90,9 @@ def test_a_module_of_the_users_own_counts_too(tmp_path: Path, monkeypatch: pytes
     assert "mimo.algo.gar" in modules
 
 
-def test_real_stages_reach_what_they_run_and_planning_is_quick() -> None:
+def test_real_stages_reach_what_they_run() -> None:
     reader = CodeReader()
-    began = time.monotonic()
     facts = {name: reader.facts(target.partition(":")[0]) for name, target in STAGES.items()}
-    assert time.monotonic() - began < 10
     assert "mimo.algo.gar" in facts["rl-mixed"].modules
     assert "mimo.stages.rl_mixed" not in facts["prepare-env"].modules
     assert "mimo.pipeline.run" not in facts["rl-mixed"].modules

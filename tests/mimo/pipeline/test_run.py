@@ -74,6 +74,28 @@ def test_a_failure_is_told_and_the_next_run_goes_on(
     assert len(set(pids[1:])) == 1
 
 
+def test_a_refused_output_is_published_and_stays_refused(bench: Bench, knobs: Knobs) -> None:
+    knobs(refuse="9 of 200 rollouts are hacks")
+    report = bench.run()
+    knobs()
+    again = bench.run()
+    for seen, what in ((report, "ran"), (again, "reused")):
+        assert bench.what(seen)["audit"] == what
+        assert type(seen.error).__name__ == "GateRefused"
+        assert seen.error is not None
+        assert (seen.error.exit_code, seen.error.hint) == (4, "look at report.json")
+        assert seen.error.message == "audit: 9 of 200 rollouts are hacks"
+        assert seen.as_json()["stages"][-1]["refusal"]["message"] == "9 of 200 rollouts are hacks"
+    assert (bench.output("audit") / "report.json").is_file()
+    assert bench.run(only=("rl-mixed",)).error is None
+
+
+def test_what_a_failed_stage_had_counted_is_in_the_report(bench: Bench, knobs: Knobs) -> None:
+    knobs(at="raise", count="rollout masked")
+    (failed,) = (item for item in bench.run().outcomes if item.what == "failed")
+    assert failed.counted == {"rollout masked": 1}
+
+
 def test_out_of_memory_is_hinted(bench: Bench, knobs: Knobs) -> None:
     knobs(at="kill")
     report = bench.run()
@@ -251,3 +273,57 @@ def test_a_machine_that_cannot_run_the_profile_ends_with_69(bench: Bench) -> Non
 
     with pytest.raises(MachineLacks):
         bench.run("runtime.sampler.device=cuda", "runtime.sampler.tensor_parallel=64", tools=Tools())
+
+
+def test_a_resume_keeps_its_profile_where_the_machine_cannot_run_it(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = os.environ["PATH"]
+    card = tmp_path / "bin" / "nvidia-smi"
+    card.parent.mkdir()
+    card.write_text("#!/bin/sh\necho 0, GPU-1, 81920, 81000, a card\n")
+    card.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{card.parent}:{path}")
+    first = bench.call("run", str(bench.recipe), knobs={"at": "raise"})
+    assert (first.returncode, "profile single (1 GPU)" in first.stderr) == (1, True)
+    monkeypatch.setenv("PATH", path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    second = bench.call("run", str(bench.recipe))
+    assert second.returncode == 69
+    (run,) = bench.project().home.runs.iterdir()
+    assert f"profile single (of run {run.name}; --profile names another)" in second.stderr
+    assert "the sampler needs 1 GPU, there are none; the trainer needs 1 GPU" in second.stderr
+    assert f"hint: run {run.name} was started under this profile" in second.stderr
+    assert json.loads((run / "state.json").read_bytes())["starts"] == 1
+
+
+def test_a_fall_back_to_an_earlier_step_doubles_nothing_and_is_told(bench: Bench, knobs: Knobs) -> None:
+    args = ("run", str(bench.recipe), "--profile", "smoke")
+    assert bench.call(*args, "--set", "rl_mixed.steps=3", knobs={"plan": 9}).returncode == 1
+    knobs(back_to=1)
+    report = bench.run("rl_mixed.steps=3")
+    assert report.error is None
+    (told,) = bench.watcher.named("rewound")
+    assert told.about == {"before": 3, "step": 1}
+    assert [item.about["step"] for item in bench.watcher.named("commit") if item.stage == "rl-mixed"] == [
+        2,
+        3,
+    ]
+    rows = read_lines(bench.output("rl-mixed") / "_run" / "metrics.jsonl")
+    assert [row["step"] for row in rows] == [1, 2, 3]
+    assert report.outcomes[1].manifest is not None
+    assert report.outcomes[1].manifest.counts == {"checkpoint damaged, fell back to the one before": 1}
+
+
+def test_a_kill_after_a_fall_back_goes_on_from_there(bench: Bench, knobs: Knobs) -> None:
+    knobs(plan=9)
+    bench.run("rl_mixed.steps=3")
+    knobs(back_to=1, at="kill")
+    bench.run("rl_mixed.steps=3")
+    (work,) = bench.home.outputs("rl-mixed").glob("*.work")
+    assert json.loads((work / "progress.json").read_bytes())["step"] == 1
+    assert [row["step"] for row in read_lines(work / "metrics.jsonl")] == [1]
+    knobs()
+    assert bench.run("rl_mixed.steps=3").error is None
+    rows = read_lines(bench.output("rl-mixed") / "_run" / "metrics.jsonl")
+    assert [row["step"] for row in rows] == [1, 2, 3]

@@ -1,11 +1,16 @@
-"""Stops from outside: Ctrl-C once and twice, SIGTERM, `mimo stop`, a second run beside the first."""
+"""Stops from outside: Ctrl-C once and twice, SIGTERM, a closed terminal, `mimo stop`; a second run."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import shlex
 import signal
 import subprocess
+import termios
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +19,7 @@ import psutil
 import pytest
 
 from mimo.run_dir.files import read_lines
-from tests.mimo.pipeline.conftest import Bench
+from tests.mimo.pipeline.conftest import ROOT, Bench
 
 pytestmark = pytest.mark.slow
 STEPS = 40
@@ -58,7 +63,12 @@ def assert_gone(processes: list[psutil.Process]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "status"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 75, "stopped")]
+    ("number", "code", "status"),
+    [
+        (signal.SIGINT, 130, "interrupted"),
+        (signal.SIGTERM, 75, "stopped"),
+        (signal.SIGHUP, 75, "stopped"),
+    ],
 )
 def test_the_first_signal_stops_at_a_safe_point(
     bench: Bench, running: subprocess.Popen[str], number: int, code: int, status: str
@@ -71,11 +81,70 @@ def test_the_first_signal_stops_at_a_safe_point(
     assert f"rl-mixed stopped; step {step} is saved" in err
     assert "press Ctrl-C again to kill" in err
     resume = f"mimo run {bench.recipe} --profile smoke --set rl_mixed.steps={STEPS}"
-    assert f"go on: {resume}" in out
+    assert f"go on: MIMO_HOME={bench.home.root} {resume}" in out
     (log,) = bench.home.outputs("rl-mixed").glob("*.work/stage.log")
     assert "Traceback" not in log.read_text()
     assert_gone(children)
     assert [run.state().status for run in bench.project().runs()] == [status]  # type: ignore[union-attr]
+
+
+def test_closing_the_terminal_stops_at_a_safe_point(bench: Bench) -> None:
+    ours, theirs = os.openpty()
+    shell = subprocess.Popen(
+        ["bash", "--norc", "--noprofile", "-i"],
+        cwd=ROOT,
+        env=bench.environment({"sleep": 0.2}),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        preexec_fn=lambda: (os.setsid(), fcntl.ioctl(0, termios.TIOCSCTTY, 0)),
+    )
+    os.close(theirs)
+    reader = threading.Thread(target=lambda: read_to_the_end(ours), daemon=True)
+    reader.start()
+    os.write(ours, (shlex.join(bench.program(*arguments(bench))) + "\n").encode())
+    wait_for_step(bench, 2)
+    below = family(shell)
+    os.close(ours)
+    shell.wait(timeout=30)
+    _, alive = psutil.wait_procs(below, timeout=60)
+    assert not alive
+    (run,) = bench.project().runs()
+    state = run.state()
+    assert state is not None
+    step = committed(bench)
+    assert (state.status, state.message) == ("stopped", f"rl-mixed stopped; step {step} is saved")
+    again = bench.call(*arguments(bench))
+    assert (again.returncode, f"from {step}" in again.stdout) == (0, True)
+
+
+def read_to_the_end(terminal: int) -> None:
+    with contextlib.suppress(OSError):
+        while os.read(terminal, 4096):
+            pass
+
+
+def test_nohup_outlives_its_terminal(bench: Bench) -> None:
+    process = bench.start(*arguments(bench), knobs={"sleep": 0.2}, before=("nohup",))
+    wait_for_step(bench, 2)
+    process.send_signal(signal.SIGHUP)
+    wait_for_step(bench, committed(bench) + 2)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 75
+
+
+def test_ctrl_c_of_a_pipeline_whose_reader_dies_first_is_still_a_stop(
+    bench: Bench, running: subprocess.Popen[str]
+) -> None:
+    assert running.stdout is not None
+    assert running.stderr is not None
+    running.stdout.close()
+    running.stderr.close()
+    wait_for_step(bench, committed(bench) + 2)
+    running.send_signal(signal.SIGINT)
+    assert running.wait(timeout=30) == 130
+    assert [run.state().status for run in bench.project().runs()] == ["interrupted"]  # type: ignore[union-attr]
 
 
 def test_the_second_signal_kills(bench: Bench) -> None:
@@ -94,7 +163,7 @@ def test_the_second_signal_kills(bench: Bench) -> None:
     assert time.monotonic() - began < 60
     assert process.returncode == 130
     assert "rl-mixed was killed" in err
-    assert "go on: mimo run" in out
+    assert f"go on: MIMO_HOME={bench.home.root} mimo run" in out
     assert_gone(children)
 
 

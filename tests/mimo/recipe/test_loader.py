@@ -250,6 +250,12 @@ def test_null_unsets_a_mapping_and_a_mapping_replaces_null(write: Write) -> None
     assert back.rl_mixed.entropy is None
 
 
+@pytest.mark.parametrize("text", ["seed=[", "rl_mixed.steps={a", "no_such_key=[1"])
+def test_a_value_that_is_no_yaml_is_one_problem(text: str) -> None:
+    (only,) = refusal("pro", profile="smoke", overrides=[text])
+    assert only.startswith(f"--set {text}: YAML: ")
+
+
 def test_overrides_are_yaml_and_the_last_one_wins() -> None:
     texts = [
         "seed=1",

@@ -22,7 +22,7 @@ from mimo.rollouts.signal import SampledGroup, learning_signal
 from mimo.rollouts.store import RolloutStore
 from mimo.rollouts.token_log import NOT_SAMPLED
 from mimo.stages.rl_loop import signal_rules
-from mimo.stages.school import rl_sequences
+from mimo.stages.rl_sequences import rl_sequences
 from mimo.types import RolloutStatus, Task, Turn
 from tests.mimo.rollouts.conftest import Lab
 from tests.mimo.rollouts.made import made_task

@@ -30,6 +30,16 @@ def test_a_span_that_was_not_sampled_is_refused() -> None:
         prefixes(replace(made, payload=replace(made.payload, loss_mask=mask)))
 
 
+def test_a_mistake_acted_out_is_history_and_never_sampled_anew() -> None:
+    made = made_trajectory(turns=3)
+    mistake = made.rollout.contexts[0].turns[1]
+    mask = made.payload.loss_mask.copy()
+    mask[mistake.span[0] : mistake.span[1]] = False
+    found = prefixes(replace(made, payload=replace(made.payload, loss_mask=mask)))
+    assert [prefix.position for prefix in found] == [1, 2]
+    assert mistake in found[0].turns
+
+
 def test_every_trajectory_is_used_once_before_any_is_used_again() -> None:
     made = [made_trajectory(turns=2, name=f"r{number}") for number in range(6)]
     drawn = [prefix for step in range(2) for prefix in draw_prefixes(made, 6, decay=0.6, seed=1, step=step)]

@@ -93,6 +93,14 @@ def test_flags_become_the_token_penalty_with_its_mass_conserved() -> None:
     signal = learning_signal([made_group(rollouts)], rules)
     assert signal.metrics["token_penalty/alpha"] == pytest.approx(1.25)  # METHOD 6.3, row 1
     assert signal.metrics["token_penalty/beta"] == pytest.approx(0.75)
+    told = {name.removeprefix("token_penalty/"): value for name, value in signal.metrics.items()}
+    assert (told["pos_hit_tokens"], told["neg_hit_tokens"]) == (2, 2)
+    assert (told["pos_scale_clamped"], told["neg_scale_clamped"]) == (0, 0)
+    weight = 1 / 20
+    masses = [told[name] / weight for name in ("pos_before", "pos_after", "neg_before", "neg_after")]
+    assert masses == pytest.approx([5, 5, -5, -5])  # METHOD 6.3, row 1: + mass 5, - mass -5
+    assert told["pos_mass_removed"] / weight == pytest.approx(1.0)
+    assert told["neg_mass_added"] / weight == pytest.approx(1.0)
     good, bad = (t.advantages for t in signal.trained)
     assert good[3:].tolist() == pytest.approx([0, 0] + [0.625] * 8)
     assert bad[3:].tolist() == pytest.approx([-0.375] * 8 + [-1.0] * 2)
@@ -107,3 +115,32 @@ def test_the_length_penalty_docks_passes_only() -> None:
     advantages = [item.rollout.advantage for item in signal.finished[0]]
     expected = [0.245737, 0.245296, 0.217493, 0.045737, -0.754263]  # METHOD 5.2, reference profile
     assert advantages == pytest.approx(expected, abs=1e-6)
+    told = {n.removeprefix("length_penalty/"): v for n, v in signal.metrics.items() if "length" in n}
+    assert (told["groups_total"], told["groups_with_pass"], told["groups_skipped_low_pass_rate"]) == (1, 1, 0)
+    assert (told["passed_rollouts"], told["penalized_rollouts"], told["passes_below_mean"]) == (4, 3, 0)
+    assert told["penalize_rate"] == 0.75
+    assert told["reference_mean"] == pytest.approx(np.quantile(lengths[:4], 0.3))
+    assert told["excess_mean"] == pytest.approx(np.mean([120, 150, 250]) / told["reference_mean"] - 1)
+    assert told["penalty_sum"] == pytest.approx(5 * told["penalty_mean"])
+    assert (told["length/pass_p50"], told["length/pass_p90"]) == pytest.approx((135, 220))
+
+
+def test_a_group_below_the_gate_is_counted_as_skipped_and_has_no_reference() -> None:
+    rules = replace(RULES, length_penalty=NO_LENGTH._replace(max=0.2))
+    rollouts = [made_rollout(i, i < 2, tokens=100 * (i + 1)) for i in range(5)]
+    metrics = learning_signal([made_group(rollouts)], rules).metrics
+    assert metrics["length_penalty/groups_skipped_low_pass_rate"] == 1
+    assert metrics["length_penalty/penalized_rollouts"] == 0
+    assert "length_penalty/reference_mean" not in metrics
+    assert "length_penalty/excess_mean" not in metrics
+
+
+def test_gar_keeps_the_passes_mass_and_moves_their_token_mass() -> None:
+    """METHOD 4.3: f = (1, .6, .3), lengths 100, 200, 400, 300, 300: token mass 280 -> 214.737."""
+    quality, lengths = [1.0, 0.6, 0.3, None, None], (100, 200, 400, 300, 300)
+    rollouts = [made_rollout(i, i < 3, tokens=lengths[i], quality=quality[i]) for i in range(5)]
+    metrics = learning_signal([made_group(rollouts, "gar")], RULES).metrics
+    assert metrics["gar/positive_mass_before"] == pytest.approx(1.2)
+    assert metrics["gar/positive_mass_after"] == pytest.approx(1.2)
+    assert metrics["gar/token_mass_before"] == pytest.approx(280)
+    assert metrics["gar/token_mass_after"] == pytest.approx(214.737, abs=1e-3)

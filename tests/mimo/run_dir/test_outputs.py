@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -145,6 +146,25 @@ def test_copies_share_nothing_with_the_original(home: Home, tmp_path: Path) -> N
         file.write(b"more")
     assert (folder / "x.bin").read_bytes() == b"abc"
     assert sorted(str(path.relative_to(target)) for path in target.rglob("*")) == ["deep", "deep/y", "x.bin"]
+
+
+@pytest.mark.parametrize("shares", [True, False])
+def test_copies_keep_modes_on_disks_that_share_blocks_and_on_others(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shares: bool
+) -> None:
+    def clone(target: int, request: int, source: int) -> int:
+        assert request == 0x40049409
+        if not shares:
+            raise OSError(errno.EOPNOTSUPP, "no reflinks")
+        return os.write(target, os.pread(source, 1 << 20, 0))
+
+    monkeypatch.setattr(outputs.fcntl, "ioctl", clone)
+    folder = make(home, {"run.sh": b"#!/bin/sh\n", "x.bin": b"abc"})
+    (folder / "run.sh").chmod(0o750)
+    outputs.copy_tree(folder, tmp_path / "copy")
+    assert (tmp_path / "copy" / "run.sh").stat().st_mode & 0o777 == 0o750
+    assert (tmp_path / "copy" / "run.sh").read_bytes() == b"#!/bin/sh\n"
+    assert (tmp_path / "copy" / "x.bin").stat().st_mode & 0o111 == 0
 
 
 def test_links_are_refused(tmp_path: Path) -> None:

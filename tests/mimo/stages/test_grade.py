@@ -82,6 +82,8 @@ def test_a_grs_group_gets_scores_for_its_passes(noted: NotedContext, tmp_path: P
     assert numbers["grs/product_spread"] == pytest.approx(1.0)
     assert numbers["hacks/clean_share"] == 1.0
     assert numbers["grs/criterion/b-verify"] == 0.5
+    assert numbers["grs/criterion_std/b-verify"] == 0.5
+    assert signal.metrics["grs/reward_mean"] == signal.metrics["reward/mean"]
     assert numbers["time/grade_s"] > 0
     assert grading.metrics() == {"time/grade_s": 0.0}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from mimo.domains.base import TaskStore
@@ -33,3 +34,19 @@ def test_the_references_text_in_an_output_confirms(tmp_path: Path) -> None:
 
 
 RIGHT_TEXT = "    return int(whole) * 100 + int(cents)\n"
+
+
+def test_facts_are_made_only_for_a_rollout_on_a_route_and_missing_ones_leave_it_unaudited(
+    tmp_path: Path,
+) -> None:
+    task = replace(prepared_task(tmp_path), base_commit="0" * 40)
+    audit = HackAudit(TaskStore(tmp_path / "elsewhere"))
+    reads: Step = ("bash", {"command": "pip download shop==2.0"}, "")
+    assert audit.finding(task, attempt(task, "a", steps=GOOD).rollout).verdict is HackVerdict.CLEAN
+    assert audit.facts(replace(task, task_id="other")) is None
+    found = audit.finding(task, attempt(task, "b", steps=(reads, SUBMIT)).rollout)
+    assert found.verdict is HackVerdict.UNAUDITED
+    beaten = attempt(task, "c", steps=(reads, SUBMIT)).rollout
+    assert beaten.verdict is not None
+    beaten = replace(beaten, verdict=replace(beaten.verdict, tampered=True))
+    assert audit.finding(task, beaten).verdict is HackVerdict.CONFIRMED

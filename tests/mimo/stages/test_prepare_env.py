@@ -1,4 +1,4 @@
-"""Making the task set: what is the machine's fault rejects no task, and a rejection is tried again."""
+"""Making the task set: the machine's and the network's faults reject no task; rejections are tried again."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from mimo.errors import StageFailed
+from mimo.errors import FetchFailed, StageFailed, WrongSource
 from mimo.recipe.loader import load_recipe
 from mimo.run_dir.attempt import Work
+from mimo.stages import prepare_env
 from mimo.stages.prepare_env import PrepareEnv
 from mimo.stages.tasks import read_tasks
 from sandbox.errors import SandboxUnavailable
+from tests.mimo.domains.coding.test_pypi_pair import NEW, OLD, archive
 from tests.mimo.stages.running import Running
 
 SOLUTION = {"calc.py": "def add(a, b):\n    return a + b\n"}
@@ -35,12 +37,18 @@ def tasks(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the boxes' root file system is made once."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def running(tasks: Path, tmp_path: Path) -> Running:
+def running(tasks: Path, tmp_path: Path, cache: Path) -> Running:
     source = f"tasks.sources=[{{kind: folder, domain: coding, path: {tasks.parent}, split: train}}]"
     overrides = (source, "prepare_env.reruns=1")
     recipe = load_recipe("pro", profile="smoke", overrides=overrides).model
-    return Running(PrepareEnv(), recipe, tmp_path / "work", tmp_path / "cache", {})
+    return Running(PrepareEnv(), recipe, tmp_path / "work", cache, {})
 
 
 def test_a_machine_without_bubblewrap_rejects_no_task(
@@ -91,3 +99,73 @@ def test_a_changed_task_folder_is_another_input(running: Running, tasks: Path) -
     (tasks / "tests" / "test_calc.py").chmod(0o755)
     assert params() != fixed
     assert running.recipe.tasks.sources[0].kind == "folder"
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The only index that pip knows, with two releases; their hashes by version."""
+    folder = tmp_path / "index" / "adder"
+    hashes = {
+        version: archive(folder / f"adder-{version}.tar.gz", files)
+        for version, files in (("1.0", OLD), ("1.1", NEW))
+    }
+    links = [f'<a href="adder-{version}.tar.gz">adder-{version}.tar.gz</a>' for version in hashes]
+    (folder / "index.html").write_text("\n".join(links))
+    for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "index").as_uri())
+    return hashes
+
+
+def with_pair(running: Running, tasks: Path, sha256_old: str, sha256_new: str) -> Running:
+    """The user's folder and a pair of releases."""
+    (tasks / "solution/files/calc.py").write_text(SOLUTION["calc.py"])
+    pair = "{kind: pypi-pair, domain: coding, package: adder, old: '1.0', new: '1.1', split: heldout, "
+    pair += f"sha256_old: '{sha256_old}', sha256_new: '{sha256_new}'}}"
+    folder = f"{{kind: folder, domain: coding, path: {tasks.parent}, split: train}}"
+    overrides = (
+        f"tasks.sources=[{pair}, {folder}]",
+        "prepare_env.reruns=1",
+        "runtime.fetch_attempts=2",
+        "runtime.prepare_concurrency=1",
+    )
+    running.recipe = load_recipe("pro", profile="smoke", overrides=overrides).model
+    return running
+
+
+def test_an_index_out_of_reach_fails_the_stage_and_rejects_nothing(
+    running: Running, tasks: Path, index: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepare_env, "FETCH_PAUSE_S", 0.0)
+    with_pair(running, tasks, index["1.0"], index["1.1"])
+    with monkeypatch.context() as away:
+        away.setenv("PIP_INDEX_URL", "http://user:secret@127.0.0.1:9/simple")
+        with pytest.raises(
+            FetchFailed, match=r"1 of 2 tasks .* \(tried 2 times;.*refused.*is kept"
+        ) as failed:
+            running.run()
+    assert "secret" not in f"{failed.value.message} {failed.value.hint}"
+    assert "same command again" in str(failed.value.hint)
+    assert [running.counted(what) for what in ("download tried again", "task rejected")] == [1, 0]
+    assert not (running.out / "tasks.jsonl").exists()
+    (kept,) = running.out.glob("gates/*")
+    made = kept.stat().st_mtime_ns
+    assert running.run().headline == {"tasks": 2.0, "tasks_rejected": 0.0}
+    assert kept.stat().st_mtime_ns == made
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"), [("hash", "has sha256 .*, the recipe says 0000"), ("release", "no source archive")]
+)
+def test_a_source_that_is_not_what_the_recipe_says_fails_the_stage(
+    running: Running, tasks: Path, index: dict[str, str], tmp_path: Path, changed: str, said: str
+) -> None:
+    with_pair(running, tasks, "0" * 64 if changed == "hash" else index["1.0"], index["1.1"])
+    if changed == "release":
+        (tmp_path / "index" / "adder" / "index.html").write_text("nothing here")
+    with pytest.raises(WrongSource, match=said):
+        running.run()
+    assert running.counted("task rejected") == running.counted("download tried again") == 0
+    assert not (running.out / "tasks.jsonl").exists()

