@@ -50,9 +50,6 @@ def headline(conclusion: Conclusion, rates: Mapping[str, Json]) -> dict[str, flo
         rates: policy -> {split, family} -> label -> rate.
     """
     found = {f"pass_rate/{split}/{policy}": mean for policy, split, mean, _, _ in split_rates(rates)}
-    for policy, kinds in rates.items():
-        domains = cast("dict[str, dict[str, dict[str, float]]]", kinds).get("domain", {})
-        found |= {f"pass_rate/{label}/{policy}": rate["mean"] for label, rate in domains.items()}
     for row in conclusion.quality:
         for name, rate in (("graded", row.product), ("maintainer_accepts", row.accepted)):
             if rate.mean is not None:
