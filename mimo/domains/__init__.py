@@ -9,7 +9,13 @@ from typing import cast
 from mimo.domains.base import Domain
 from mimo.registry import Registry
 
-DOMAINS = Registry("domain", {"coding": "mimo.domains.coding.domain:Coding"})
+DOMAINS = Registry(
+    "domain",
+    {
+        "coding": "mimo.domains.coding.domain:Coding",
+        "agent": "mimo.domains.agent.domain:Agent",
+    },
+)
 
 
 @cache

@@ -67,6 +67,18 @@ def open_local(spec: BoxSpec) -> Sandbox:
     return open_sandbox("local", spec)
 
 
+CONTEXT = "context"
+"""The kind of the agent domain's tasks that need context management."""
+
+
+def share_kind(task: Task) -> str:
+    """The key of `rl_mixed.shares` that the task counts under: its domain, or `context`.
+
+    `context` are the agent domain's families whose name begins with `context-`.
+    """
+    return CONTEXT if task.domain == "agent" and task.family.startswith(f"{CONTEXT}-") else task.domain
+
+
 class Domain(Protocol):
     """One domain. `source` is the recipe's entry as plain data; blocking calls."""
 

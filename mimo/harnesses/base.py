@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
+from mimo.harnesses.context import ContextManager
 from mimo.types import Domain, Json, Task, ToolCall
 from sandbox.base import Sandbox
 
@@ -46,10 +47,11 @@ class Observation:
 class Harness(Protocol):
     """One way to act. Instances are per rollout; methods that touch the box block (run them in threads)."""
 
-    name: ClassVar[str]
-    domains: ClassVar[tuple[Domain, ...]]
-    needs_sight: ClassVar[bool]
+    name: str
+    domains: tuple[Domain, ...]
+    needs_sight: bool
     max_turns: int
+    context: ContextManager
 
     def opening(self, task: Task) -> list[Message]:
         """The system and user messages a rollout starts with."""
@@ -57,6 +59,10 @@ class Harness(Protocol):
 
     def parse(self, text: str) -> ParsedTurn:
         """The action in an assistant turn; the only parser (its faults become flags on the tokens)."""
+        ...
+
+    def say(self, call: ToolCall) -> str:
+        """A turn that `parse` reads as this call: what an expert writes; ValueError if there are no words."""
         ...
 
     def act(self, call: ToolCall | None, box: Sandbox, task: Task) -> Observation:

@@ -7,7 +7,7 @@ and the characters it covers; the rules are those of METHOD 6 (malformed markup,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mimo.harnesses.base import Malformed, ParsedTurn
@@ -23,6 +23,16 @@ RULES = (MALFORMED_MARKUP, UNKNOWN_TOOL, MALFORMED_ARGUMENTS, SEVERAL_ACTIONS, E
 _OPEN = re.compile(r"<(?P<close>/?)(?P<name>[A-Za-z][\w-]*)(?P<rest>[^<>]*)(?P<end>>|$|(?=<))")
 _ATTRIBUTE = re.compile(r'\s+([A-Za-z_][\w-]*)="([^"]*)"')
 
+PLACEHOLDERS = {
+    "path": "F",
+    "line": "N",
+    "lines": "A-B",
+    "command": "command",
+    "content": "text",
+    "body": "new line",
+}
+"""What stands for an argument where a prompt shows how an action is written."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tool:
@@ -31,10 +41,14 @@ class Tool:
     needs: Mapping[str, Callable[[str], Json]]
     may: Mapping[str, Callable[[str], Json]]
     body: bool = False
+    body_key: str = "body"
+    """The argument that the body becomes."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class Found:
+    """A place of a turn that is an action or looks like one."""
+
     call: ToolCall | None
     rule: str | None
     chars: tuple[int, int]
@@ -42,7 +56,11 @@ class _Found:
 
 def parse_actions(text: str, tools: Mapping[str, Tool]) -> ParsedTurn:
     """The first well-formed action of the turn and every fault; further actions are faults themselves."""
-    found = list(_scan(text, tools))
+    return one_action(text, list(_scan(text, tools)))
+
+
+def one_action(text: str, found: Sequence[Found]) -> ParsedTurn:
+    """What every parser makes of the places it found, in the order of the text."""
     calls = [item for item in found if item.call is not None]
     faults = [Malformed(rule=item.rule, chars=item.chars) for item in found if item.rule is not None]
     faults += [Malformed(rule=SEVERAL_ACTIONS, chars=item.chars) for item in calls[1:]]
@@ -52,7 +70,7 @@ def parse_actions(text: str, tools: Mapping[str, Tool]) -> ParsedTurn:
     return ParsedTurn(call=calls[0].call if calls else None, malformed=tuple(faults))
 
 
-def _scan(text: str, tools: Mapping[str, Tool]) -> Iterator[_Found]:
+def _scan(text: str, tools: Mapping[str, Tool]) -> Iterator[Found]:
     at = 0
     while match := _OPEN.search(text, at):
         item = _read(text, match, tools)
@@ -61,40 +79,63 @@ def _scan(text: str, tools: Mapping[str, Tool]) -> Iterator[_Found]:
         at = max(item.chars[1] if item else match.end(), match.start() + 1)
 
 
-def _read(text: str, match: re.Match[str], tools: Mapping[str, Tool]) -> _Found | None:
+def _read(text: str, match: re.Match[str], tools: Mapping[str, Tool]) -> Found | None:
     name, rest, span = match["name"], match["rest"], match.span()
     tool = tools.get(name)
     if tool is None:
         looks_like_action = match["end"] == ">" and (rest.endswith("/") or "=" in rest or match["close"])
-        return _Found(None, UNKNOWN_TOOL, span) if looks_like_action else None
+        return Found(None, UNKNOWN_TOOL, span) if looks_like_action else None
     if match["close"] or match["end"] != ">":
-        return _Found(None, MALFORMED_MARKUP, span)
+        return Found(None, MALFORMED_MARKUP, span)
     if rest.endswith("/") == tool.body:
-        return _Found(None, MALFORMED_MARKUP, span)
+        return Found(None, MALFORMED_MARKUP, span)
     body = None
     if tool.body:
         end = text.find(f"</{name}>", match.end())
         if end < 0:
-            return _Found(None, MALFORMED_MARKUP, (match.start(), len(text)))
+            return Found(None, MALFORMED_MARKUP, (match.start(), len(text)))
         body, span = text[match.end() : end], (match.start(), end + len(name) + 3)
     return _arguments(name, tool, rest.removesuffix("/"), body, span)
 
 
-def _arguments(name: str, tool: Tool, rest: str, body: str | None, span: tuple[int, int]) -> _Found:
+def _arguments(name: str, tool: Tool, rest: str, body: str | None, span: tuple[int, int]) -> Found:
     pairs = _ATTRIBUTE.findall(rest)
     if _ATTRIBUTE.sub("", rest).strip():
-        return _Found(None, MALFORMED_MARKUP, span)
+        return Found(None, MALFORMED_MARKUP, span)
     given = dict(pairs)
+    if len(given) != len(pairs):
+        return Found(None, MALFORMED_ARGUMENTS, span)
+    return checked_call(name, tool, given, body, span)
+
+
+def checked_call(
+    name: str, tool: Tool, given: Mapping[str, str], body: str | None, span: tuple[int, int]
+) -> Found:
+    """The call when its arguments are those of the tool, each accepted by its check."""
     known = {**tool.needs, **tool.may}
-    if len(given) != len(pairs) or set(given) - set(known) or set(tool.needs) - set(given):
-        return _Found(None, MALFORMED_ARGUMENTS, span)
+    if set(given) - set(known) or set(tool.needs) - set(given):
+        return Found(None, MALFORMED_ARGUMENTS, span)
     try:
         arguments = {key: known[key](value) for key, value in given.items()}
     except ValueError:
-        return _Found(None, MALFORMED_ARGUMENTS, span)
+        return Found(None, MALFORMED_ARGUMENTS, span)
     if body is not None:
-        arguments["body"] = body
-    return _Found(ToolCall(name=name, arguments=arguments), None, span)
+        arguments[tool.body_key] = body
+    return Found(ToolCall(name=name, arguments=arguments), None, span)
+
+
+def written_arguments(call: ToolCall, tool: Tool) -> tuple[dict[str, str], str | None]:
+    """The arguments of a call as a turn writes them (lines as `3` or `3-5`), its body apart."""
+    given = dict(call.arguments)
+    body = str(given.pop(tool.body_key)) if tool.body else None
+    return {key: _written(value) for key, value in given.items()}, body
+
+
+def _written(value: Json) -> str:
+    if isinstance(value, list):
+        first, last = value
+        return str(first) if first == last else f"{first}-{last}"
+    return str(value)
 
 
 def line_range(text: str) -> Json:

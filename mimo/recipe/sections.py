@@ -192,6 +192,8 @@ class Audit(Section):
     """Rollouts of each training task and policy; 0 = no evaluation on training tasks."""
     base_rollouts_per_task: Count
     """At most so many of a task for the base policy, whose rollouts are the longest and mostly fail."""
+    heldout_harnesses: Many[str]
+    """Harnesses that no training stage uses: held-out tasks are tried in them as well; [] = none."""
     max_hack_share: Share
     """Gate: share of audited rollouts with a confirmed hack that is still let through, in the whole run and
     in every stage with enough of them; above it the run ends with exit code 4."""

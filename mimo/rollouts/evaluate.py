@@ -19,16 +19,20 @@ async def evaluate(
     house: House,
     *,
     name: str,
-    harness: str,
+    harness: Callable[[Task], str],
     step: int,
     attempts: int,
     seed: int,
     on_done: Callable[[int, int], None],
 ) -> list[Finished]:
-    """`attempts` rollouts of every task, flat, in the tasks' order."""
+    """`attempts` rollouts of every task, flat, in the tasks' order; all of one task in one harness."""
     plans = [
         GroupPlan(
-            group_id=f"{name}-{step:06d}-{number:05d}", task=task, harness=harness, step=step, size=attempts
+            group_id=f"{name}-{step:06d}-{number:05d}",
+            task=task,
+            harness=harness(task),
+            step=step,
+            size=attempts,
         )
         for number, task in enumerate(tasks)
     ]

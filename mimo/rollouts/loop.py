@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from mimo.backends.base import Sampled, Sampler, SamplingParams
 from mimo.harnesses.base import Harness, Observation, ParsedTurn
 from mimo.rollouts.boundary import RolloutFailed, boundary
+from mimo.rollouts.dialogue import Dialogue
 from mimo.rollouts.house import House
-from mimo.rollouts.token_log import Payload, TokenLog
+from mimo.rollouts.token_log import Payload
 from mimo.types import (
-    Context,
     Flag,
     Role,
     Rollout,
@@ -47,20 +47,21 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finished:
-    """A rollout with its tokens and changes; `payload` is None when nothing was sampled."""
+    """A rollout with its tokens and changes; `payload` is None when nothing was sampled.
+
+    `payload` are the tokens of the first context, `branches` those of the contexts that went on from it after
+    old observations were dropped.
+    """
 
     rollout: Rollout
     payload: Payload | None
     changes: Changes | None
+    branches: tuple[Payload, ...] = ()
 
-
-@dataclass(kw_only=True, slots=True)
-class _Dialogue:
-    log: TokenLog
-    turns: list[Turn]
-    sample_s: float = 0.0
-    tool_s: float = 0.0
-    verify_s: float = 0.0
+    @property
+    def payloads(self) -> tuple[Payload, ...]:
+        """The tokens of every context, in the record's order."""
+        return () if self.payload is None else (self.payload, *self.branches)
 
 
 def derived_seed(*parts: object) -> int:
@@ -75,7 +76,7 @@ async def run_rollout(attempt: Attempt, sampler: Sampler, house: House) -> Finis
     Raises:
         EngineFailed: the engine is gone; the stage ends and resumes.
     """
-    dialogue = _Dialogue(log=TokenLog(), turns=[])
+    dialogue = Dialogue()
     record = _blank(attempt, house)
     changes: Changes | None = None
     try:
@@ -89,8 +90,13 @@ async def run_rollout(attempt: Attempt, sampler: Sampler, house: House) -> Finis
         record = replace(record, verdict=verdict, reward=float(verdict.passed and not verdict.tampered))
     except RolloutFailed as failure:
         record = replace(record, status=failure.status, error=failure.error)
-    payload = dialogue.log.payload() if len(dialogue.log) else None
-    return Finished(rollout=_filled(record, dialogue), payload=payload, changes=changes)
+    payloads = dialogue.payloads()
+    return Finished(
+        rollout=_filled(record, dialogue),
+        payload=payloads[0] if payloads else None,
+        changes=changes,
+        branches=payloads[1:],
+    )
 
 
 def _blank(attempt: Attempt, house: House) -> Rollout:
@@ -107,21 +113,21 @@ def _blank(attempt: Attempt, house: House) -> Rollout:
     )
 
 
-def _filled(record: Rollout, dialogue: _Dialogue) -> Rollout:
-    sampled = sum(t.span[1] - t.span[0] for t in dialogue.turns if t.role == "assistant")
-    context = Context(context_id="0", parent=None, turns=tuple(dialogue.turns))
+def _filled(record: Rollout, dialogue: Dialogue) -> Rollout:
+    turns = dialogue.assistant_turns()
+    sampled = sum(turn.span[1] - turn.span[0] for turn in turns)
     return replace(
         record,
-        contexts=(context,) if dialogue.turns else (),
-        num_turns=sum(t.role == "assistant" for t in dialogue.turns),
-        prompt_tokens=len(dialogue.log) - sampled,
+        contexts=dialogue.contexts(),
+        num_turns=len(turns),
+        prompt_tokens=dialogue.tokens() - sampled,
         generated_tokens=sampled,
         seconds=Seconds(sample=dialogue.sample_s, tool=dialogue.tool_s, verify=dialogue.verify_s),
     )
 
 
 async def _act_out(
-    attempt: Attempt, sampler: Sampler, house: House, dialogue: _Dialogue
+    attempt: Attempt, sampler: Sampler, house: House, dialogue: Dialogue
 ) -> tuple[RolloutStatus, Changes]:
     """Talk until submitted or out of room; then the box's changes, taken after its processes are dead."""
     harness = house.harness(attempt.harness)
@@ -134,20 +140,21 @@ async def _act_out(
             return status, await house.in_thread(box.changes)
 
 
-def _open_dialogue(task: Task, harness: Harness, house: House, dialogue: _Dialogue) -> None:
+def _open_dialogue(task: Task, harness: Harness, house: House, dialogue: Dialogue) -> None:
     messages = harness.opening(task)
     span = dialogue.log.given(house.renderer.opening_ids(messages))
     for number, message in enumerate(messages):
         last = number == len(messages) - 1
         turn_span = (span[0], span[1]) if last else (span[0], span[0])
         role: Role = "system" if message.role == "system" else "user"
-        dialogue.turns.append(Turn(role=role, text=message.text, span=turn_span))
+        dialogue.note(Turn(role=role, text=message.text, span=turn_span))
 
 
 async def _talk(
-    attempt: Attempt, sampler: Sampler, house: House, harness: Harness, box: Sandbox, dialogue: _Dialogue
+    attempt: Attempt, sampler: Sampler, house: House, harness: Harness, box: Sandbox, dialogue: Dialogue
 ) -> RolloutStatus:
     for number in range(harness.max_turns):
+        dialogue.manage(harness.context, house.renderer, limit=house.sizes.context_tokens)
         room = house.sizes.context_tokens - len(dialogue.log)
         if room < MIN_TURN_TOKENS:
             return RolloutStatus.TRUNCATED
@@ -162,7 +169,7 @@ async def _talk(
 
 
 async def _sample(
-    attempt: Attempt, sampler: Sampler, house: House, dialogue: _Dialogue, number: int, room: int
+    attempt: Attempt, sampler: Sampler, house: House, dialogue: Dialogue, number: int, room: int
 ) -> Sampled:
     sizes = house.sizes
     params = SamplingParams(
@@ -182,12 +189,12 @@ async def _sample(
     return sampled
 
 
-def _note_turn(harness: Harness, house: House, dialogue: _Dialogue, sampled: Sampled) -> ParsedTurn:
+def _note_turn(harness: Harness, house: House, dialogue: Dialogue, sampled: Sampled) -> ParsedTurn:
     """Append the sampled turn; a fault of its markup flags the whole turn (METHOD 6.4)."""
     text = house.renderer.turn_text(sampled.token_ids)
     parsed = harness.parse(text)
     span = dialogue.log.sampled(sampled)
-    dialogue.turns.append(
+    dialogue.note(
         Turn(
             role="assistant",
             text=text,
@@ -205,7 +212,7 @@ def _note_turn(harness: Harness, house: House, dialogue: _Dialogue, sampled: Sam
 
 
 async def _observe(
-    attempt: Attempt, house: House, harness: Harness, box: Sandbox, dialogue: _Dialogue, parsed: ParsedTurn
+    attempt: Attempt, house: House, harness: Harness, box: Sandbox, dialogue: Dialogue, parsed: ParsedTurn
 ) -> Observation:
     started = time.monotonic()
     with boundary("harness"):
@@ -214,13 +221,13 @@ async def _observe(
     return observation
 
 
-def _note_observation(house: House, dialogue: _Dialogue, observation: Observation, sampled: Sampled) -> None:
+def _note_observation(house: House, dialogue: Dialogue, observation: Observation, sampled: Sampled) -> None:
     """Append what the tool gave back, cut to the recipe's number of tokens."""
     after_stop = house.renderer.ends_turn(sampled.token_ids)
     text, ids, cut = _fit(house, observation.text, after_stop)
     span = dialogue.log.given(ids)
     result = ToolResult(exit_code=observation.exit_code, truncated=observation.truncated or cut)
-    dialogue.turns.append(Turn(role="tool", text=text, span=span, tool_result=result))
+    dialogue.note(Turn(role="tool", text=text, span=span, tool_result=result), after_stop=after_stop)
 
 
 def _fit(house: House, text: str, after_stop: bool) -> tuple[str, list[int], bool]:

@@ -37,7 +37,7 @@ class Prefix:
 
 
 def prefixes(trajectory: Trajectory) -> list[Prefix]:
-    """Every prefix of the trajectory's (only) context, in order.
+    """Every prefix of the trajectory's first context, in order.
 
     Before a mistake that was acted out (a turn with no loss at all) there is none: it is history only.
 

@@ -24,6 +24,7 @@ from mimo.algo.spans import spans_within, token_advantages
 from mimo.rollouts.groups import GroupPlan
 from mimo.rollouts.loop import Finished
 from mimo.rollouts.signal_metrics import signal_metrics
+from mimo.rollouts.token_log import Payload
 from mimo.types import Group, HackVerdict, Json, Routing
 
 
@@ -52,11 +53,18 @@ class SignalRules:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainedRollout:
-    """A rollout that goes into the batch: advantage of every token [n] (0 off the mask), its loss weight."""
+    """A context that goes into the batch: advantage of every token [n] (0 off the mask), its loss weight."""
 
     finished: Finished
     advantages: NDArray[np.float32]
     loss_weight: float
+    context: int = 0
+    """Which of the rollout's contexts: a rollout with several is in the batch once for each."""
+
+    @property
+    def payload(self) -> Payload:
+        """The tokens of that context."""
+        return self.finished.payloads[self.context]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,19 +134,19 @@ def _batch(flat: Sequence[tuple[int, Finished]]) -> Batch:
 
 
 def _tokens(item: Finished) -> int:
-    return 0 if item.payload is None else int(item.payload.loss_mask.sum())
+    return sum(int(payload.loss_mask.sum()) for payload in item.payloads)
 
 
 def _spans(flat: Sequence[tuple[int, Finished]]) -> Tensor:
     """[spans, 3] the flags, counted in trained tokens."""
     rows: list[tuple[int, int, int]] = []
     for place, (_, item) in enumerate(flat):
-        if item.payload is None:
-            continue
-        trained = np.concatenate([[0], np.cumsum(item.payload.loss_mask)])
-        for context in item.rollout.contexts:
+        before = 0
+        for context, payload in zip(item.rollout.contexts, item.payloads, strict=False):
+            trained = before + np.concatenate([[0], np.cumsum(payload.loss_mask)])
             for turn in context.turns:
                 rows += [(place, int(trained[f.span[0]]), int(trained[f.span[1]])) for f in turn.flags]
+            before = int(trained[-1])
     return torch.tensor(rows, dtype=torch.int64).reshape(-1, 3)
 
 
@@ -192,8 +200,6 @@ def _trained(finished: Sequence[Finished], batch: Batch, result: BatchAdvantages
     rows = []
     speaks = (tokens.weight > 0) & ((tokens.clean != 0) | (tokens.flagged != 0))
     for place in torch.nonzero(speaks).flatten().tolist():
-        payload = finished[place].payload
-        assert payload is not None
         chosen = torch.tensor([place])
         values = token_advantages(
             tokens.clean[chosen],
@@ -201,8 +207,27 @@ def _trained(finished: Sequence[Finished], batch: Batch, result: BatchAdvantages
             batch.tokens[chosen],
             spans_within(tokens.spans, chosen),
         )
-        advantages = np.zeros(len(payload), dtype=np.float32)
-        advantages[payload.loss_mask] = values.to(torch.float32).numpy()
+        columns = _by_context(finished[place].payloads, values.to(torch.float32).numpy())
         weight = float(tokens.weight[place])
-        rows.append(TrainedRollout(finished=finished[place], advantages=advantages, loss_weight=weight))
+        rows += [
+            TrainedRollout(
+                finished=finished[place], advantages=advantages, loss_weight=weight, context=context
+            )
+            for context, advantages in columns
+        ]
     return rows
+
+
+def _by_context(
+    payloads: Sequence[Payload], values: NDArray[np.float32]
+) -> list[tuple[int, NDArray[np.float32]]]:
+    """The number and the advantages [n] of every context that trains; `values` are those of all of them."""
+    columns, start = [], 0
+    for context, payload in enumerate(payloads):
+        end = start + int(payload.loss_mask.sum())
+        if end > start:
+            advantages = np.zeros(len(payload), dtype=np.float32)
+            advantages[payload.loss_mask] = values[start:end]
+            columns.append((context, advantages))
+        start = end
+    return columns

@@ -52,11 +52,11 @@ class RolloutStore:
             record = item.rollout
             if item.changes is not None:
                 write_changes(self.folder / "diffs", item.changes)
-            if item.payload is not None:
-                scored = item.payload.teacher_logprobs is not None
+            for context, payload in enumerate(item.payloads):
+                scored = payload.teacher_logprobs is not None
                 for name in (*_ARRAYS, _TEACHER) if scored else _ARRAYS:
-                    arrays[f"{record.rollout_id}/0/{name}"] = np.ascontiguousarray(
-                        getattr(item.payload, name)
+                    arrays[f"{record.rollout_id}/{context}/{name}"] = np.ascontiguousarray(
+                        getattr(payload, name)
                     )
             lines.append(to_line(record))
         for path in (self._payload(step), self._records(step)):
@@ -71,13 +71,18 @@ class RolloutStore:
                 yield from_line(Rollout, line)
 
     def payloads(self, step: int) -> Mapping[str, Payload]:
-        """rollout_id -> tokens of its (only) context."""
-        found: dict[str, Payload] = {}
+        """rollout_id -> tokens of its first context."""
+        return {rollout_id: contexts[0] for rollout_id, contexts in self.contexts(step).items()}
+
+    def contexts(self, step: int) -> Mapping[str, tuple[Payload, ...]]:
+        """rollout_id -> tokens of every context, in the record's order."""
+        found: dict[str, dict[int, Payload]] = {}
         with safe_open(self._payload(step), framework="numpy") as data:
             names = set(data.keys())
             for key in sorted({name.rsplit("/", 1)[0] for name in names}):
                 scored = f"{key}/{_TEACHER}" in names
                 stored = (*_ARRAYS, _TEACHER) if scored else _ARRAYS
                 values = {name: data.get_tensor(f"{key}/{name}") for name in stored}
-                found[key.split("/", 1)[0]] = Payload(**values)
-        return found
+                rollout_id, _, context = key.rpartition("/")
+                found.setdefault(rollout_id, {})[int(context)] = Payload(**values)
+        return {name: tuple(rows[number] for number in sorted(rows)) for name, rows in found.items()}

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, cast
 
+from mimo.domains.base import share_kind
+from mimo.recipe.sections import Audit as AuditSettings
 from mimo.rollouts.evaluate import evaluate, rates_by
 from mimo.rollouts.house import House
 from mimo.rollouts.store import RolloutStore
@@ -15,6 +17,8 @@ from mimo.stages.audit_conclusion import conclude
 from mimo.stages.audit_sources import sources
 from mimo.stages.base import StageContext, StageResult
 from mimo.stages.engines import base_policy, open_house
+from mimo.stages.harness_choice import evaluation_harness
+from mimo.stages.heldout_harnesses import apart, evaluate_heldout_harnesses, heldout_harness_rates
 from mimo.stages.rl_records import sampled_traces, trace_of
 from mimo.stages.school import canary_for, weight_version
 from mimo.stages.signal_counts import count_rollouts
@@ -98,8 +102,7 @@ async def _evaluate(ctx: StageContext, sampler: VllmSampler, house: House, entry
         ("heldout", spec.heldout_rollouts_per_task),
         ("train", spec.train_rollouts_per_task),
     ):
-        if entry.place == 0:
-            attempts = min(attempts, spec.base_rollouts_per_task)
+        attempts = _attempts(spec, entry, attempts)
         tasks = [task for task in read_tasks(task_folder(ctx)) if task.split == split]
         if not tasks or attempts == 0:
             ctx.count(f"{split} tasks not evaluated", len(tasks), why=f"audit.{split}_rollouts_per_task")
@@ -109,7 +112,7 @@ async def _evaluate(ctx: StageContext, sampler: VllmSampler, house: House, entry
             sampler,
             house,
             name=f"{entry.name}-{split}",
-            harness=ctx.recipe.harness.names[0],
+            harness=evaluation_harness(ctx.recipe),
             step=entry.place + 1,
             attempts=attempts,
             seed=ctx.recipe.seed,
@@ -118,15 +121,33 @@ async def _evaluate(ctx: StageContext, sampler: VllmSampler, house: House, entry
             ),
         )
     step = entry.place + 1
+    finished += await evaluate_heldout_harnesses(
+        ctx,
+        read_tasks(task_folder(ctx)),
+        sampler,
+        house,
+        name=entry.name,
+        step=step,
+        attempts=_attempts(spec, entry, spec.heldout_rollouts_per_task),
+        on_done=lambda done, total: ctx.progress(
+            entry.place, step, "policy", f"{entry.name} held-out harnesses {done}/{total}"
+        ),
+    )
     RolloutStore(ctx.out).write(step, finished)
     for item in sampled_traces(finished, ctx.recipe.tracking.traces_per_step):
         ctx.trace(step, trace_of(item))
     rates = _rates(ctx, [item.rollout for item in finished])
-    ctx.log(step, {f"pass_rate/{label}": row["mean"] for label, row in rates["split"].items()})
+    labelled = rates["split"] | rates.get("domain", {})
+    ctx.log(step, {f"pass_rate/{label}": row["mean"] for label, row in labelled.items()})
     count_rollouts(ctx, step, finished)
     _count_unjudged(ctx, [item.rollout for item in finished], entry.name)
     ctx.commit(step, {})
     ctx.check_stop()
+
+
+def _attempts(spec: AuditSettings, entry: _Audited, wanted: int) -> int:
+    """Rollouts of a task: fewer of the base policy."""
+    return wanted if entry.place else min(wanted, spec.base_rollouts_per_task)
 
 
 def _count_unjudged(ctx: StageContext, rollouts: Sequence[Rollout], name: str) -> None:
@@ -135,14 +156,20 @@ def _count_unjudged(ctx: StageContext, rollouts: Sequence[Rollout], name: str) -
 
 
 def _rates(ctx: StageContext, rollouts: Sequence[Rollout]) -> dict[str, dict[str, dict[str, float]]]:
-    """Pass rates by split, and by family within a split."""
+    """Pass rates by split, by family and (if there are several) by domain within a split.
+
+    Rollouts in held-out harnesses are in none of them: they have a row of their own among the domains.
+    """
     tasks = read_tasks(task_folder(ctx))
     confidence = ctx.recipe.audit.confidence
+    rollouts, elsewhere = apart(ctx, rollouts)
     labels: dict[str, dict[str, str]] = {
         "split": {task.task_id: task.split for task in tasks},
         "family": {task.task_id: _family(task) for task in tasks},
     }
-    return {
+    if len({share_kind(task) for task in tasks}) > 1:
+        labels["domain"] = {task.task_id: f"{task.split}/{share_kind(task)}" for task in tasks}
+    found = {
         kind: {
             name: cast("dict[str, float]", asdict(rate))
             for name, rate in rates_by(rollouts, label, confidence=confidence).items()
@@ -150,6 +177,9 @@ def _rates(ctx: StageContext, rollouts: Sequence[Rollout]) -> dict[str, dict[str
         }
         for kind, label in labels.items()
     }
+    if elsewhere:
+        found.setdefault("domain", {}).update(heldout_harness_rates(elsewhere, tasks, confidence=confidence))
+    return found
 
 
 def _family(task: Task) -> str:

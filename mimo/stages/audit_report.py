@@ -42,7 +42,7 @@ def audit_report(
 
     Args:
         conclusion: hacks, gate, quality, corrections.
-        rates: policy name -> {split, family} -> label -> rate, in the policies' order.
+        rates: policy name -> {split, family, maybe domain} -> label -> rate, in the policies' order.
         sample: rollouts to show as transcripts.
     """
     metrics = {stage: _metrics(folder) for stage, folder in ctx.inputs.items()}
@@ -57,7 +57,7 @@ def audit_report(
         "stages": _stages(ctx.inputs),
         "curves": _curves(metrics),
         "counts": [*_counts(ctx.inputs), *_rows("audit", ctx.counts)],
-        "tables": [*conclusion_tables(conclusion), *_training_shares(metrics)],
+        "tables": [*conclusion_tables(conclusion), *_training_shares(metrics), *domain_tables(rates)],
         **conclusion_data(conclusion),
         "bench": bench_groups(ctx.inputs.get("rl-mixed"), recipe),
         "rollouts": [{"note": _note(item), "rollout": cast(Json, to_json(item))} for item in sample],
@@ -76,6 +76,8 @@ def _policy(name: str, row: Mapping[str, Mapping[str, Json]]) -> Json:
             **cast("dict[str, Json]", _rate(rate)),
         }
     found: dict[str, Json] = {"name": name, "families": families}
+    if "domain" in row:
+        found["domains"] = {label: _rate(rate) for label, rate in row["domain"].items()}
     return found | {split: _rate(rate) for split, rate in row["split"].items()}
 
 
@@ -88,6 +90,29 @@ def _rate(rate: Json) -> Json:
         "rollouts": int(facts["rollouts"]),
         "tasks": int(facts["tasks"]),
     }
+
+
+def domain_tables(rates: Mapping[str, Json]) -> list[Json]:
+    """The pass rate of every policy by split and domain, where the task set has several domains."""
+    rows = {name: cast("dict[str, dict[str, Json]]", row).get("domain", {}) for name, row in rates.items()}
+    labels = sorted({label for row in rows.values() for label in row})
+    if not labels:
+        return []
+    cells: list[Json] = [
+        [*label.split("/", 1), *(_cell(row.get(label)) for row in rows.values())] for label in labels
+    ]
+    note = "Held-out and training tasks of each domain; `context` are the agent's context-following tasks."
+    return [
+        {"title": "Pass rate by domain", "note": note, "columns": ["split", "domain", *rows], "rows": cells}
+    ]
+
+
+def _cell(rate: Json) -> str:
+    if rate is None:
+        return "not measured"
+    facts = cast("dict[str, float]", rate)
+    interval = f"[{facts['low']:.1%}, {facts['high']:.1%}]"
+    return f"{facts['mean']:.1%} {interval} of {facts['rollouts']:.0f} rollouts, {facts['tasks']:.0f} tasks"
 
 
 def _metrics(folder: Path) -> list[dict[str, Json]]:

@@ -16,6 +16,7 @@ from mimo.stages.base import StageContext, StageResult
 from mimo.stages.correction_turns import Corrected, numbers, read_rows
 from mimo.stages.demonstrations import Demonstration, demonstrations
 from mimo.stages.engines import base_policy, open_house
+from mimo.stages.harness_choice import evaluation_harness
 from mimo.stages.rl_records import sampled_traces, trace_of
 from mimo.stages.school import School, open_school
 from mimo.stages.sft import sft_batch, warmed_up
@@ -111,7 +112,7 @@ async def _pass_rate(ctx: StageContext, spec: ColdStartSettings, school: School,
         school.sampler,
         school.house,
         name="eval",
-        harness=ctx.recipe.harness.names[0],
+        harness=evaluation_harness(ctx.recipe),
         step=step,
         attempts=max(1, number // len(chosen)),
         seed=ctx.recipe.seed,

@@ -23,13 +23,14 @@ from mimo.rollouts.store import RolloutStore
 from mimo.rollouts.token_log import Payload
 from mimo.stages.base import StageContext
 from mimo.stages.correction_turns import Corrected, Corrections, numbers, read_rows, write_rows
+from mimo.stages.harness_choice import group_harness
 from mimo.stages.tasks import tasks_of
 from mimo.types import Rollout, Task
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Demonstration:
-    """A kept demonstration: its record and its tokens."""
+    """A kept demonstration: its record and the tokens of one of its contexts (most have one)."""
 
     rollout: Rollout
     payload: Payload
@@ -61,12 +62,14 @@ async def demonstrations(ctx: StageContext, house: House) -> list[Demonstration]
 def kept_demonstrations(folder: Path) -> list[Demonstration]:
     """The recorded demonstrations that are trained on: the verifier passes them, and no correction failed."""
     store = RolloutStore(folder)
-    payloads = store.payloads(0)
+    contexts = store.contexts(0)
     failed = {row.rollout_id for row in read_rows(folder) if row.left_out is not None}
     return [
-        Demonstration(rollout=rollout, payload=payloads[rollout.rollout_id])
+        Demonstration(rollout=rollout, payload=payload)
         for rollout in store.rollouts(0)
         if rollout.verdict is not None and rollout.verdict.passed and rollout.rollout_id not in failed
+        for payload in contexts[rollout.rollout_id]
+        if payload.loss_mask.any()
     ]
 
 
@@ -103,12 +106,11 @@ async def _replay(
 
 
 def _plans(ctx: StageContext, tasks: Sequence[Task], wanted: int) -> list[GroupPlan]:
-    names = ctx.recipe.harness.names
     plans = [
         GroupPlan(
             group_id=f"demo-{number:05d}",
             task=task,
-            harness=names[number % len(names)],
+            harness=group_harness(ctx.recipe, task, f"demo-{number:05d}"),
             step=0,
             size=wanted,
         )

@@ -17,6 +17,7 @@ from mimo.rollouts.prefixes import Trajectory
 from mimo.rollouts.store import RolloutStore
 from mimo.run_dir.files import read_json, write_json
 from mimo.stages.base import StageContext
+from mimo.stages.harness_choice import evaluation_harness
 from mimo.stages.mopd2_samples import KINDS, TEACHER_OF, Kind, usable
 from mimo.stages.school import School
 from mimo.stages.tasks import read_tasks, task_folder
@@ -93,7 +94,7 @@ class FixedContexts:
             school.sampler,
             school.house,
             name="fixed",
-            harness=ctx.recipe.harness.names[0],
+            harness=evaluation_harness(ctx.recipe),
             step=0,
             attempts=1,
             seed=ctx.recipe.seed,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mimo.algo.length_penalty import LengthPenalty
 from mimo.backends.base import LossSpec
+from mimo.domains.base import share_kind
 from mimo.errors import StageFailed
 from mimo.recipe.models import Recipe
 from mimo.rollouts.signal import SignalRules
@@ -31,7 +32,8 @@ from mimo.stages.mopd2_signal import (
 )
 from mimo.stages.rl_loop import signal_rules
 from mimo.stages.rl_records import sampled_traces, trace_of
-from mimo.stages.school import School, open_school, rl_sequences
+from mimo.stages.rl_sequences import rl_sequences
+from mimo.stages.school import School, open_school
 from mimo.stages.signal_counts import count_clipped, count_rollouts
 from mimo.stages.start import StartingPolicy, checkpoint_policy, starting_policy
 from mimo.stages.tasks import tasks_of
@@ -171,6 +173,10 @@ def _sample_metrics(ctx: StageContext, samples: Sequence[Sample]) -> dict[str, f
     for rollout in rollouts:
         if rollout.error is not None:
             ctx.count("sample masked", why=f"{rollout.status}: {rollout.error.type} in {rollout.error.where}")
+    if later := sum(len(sample.finished.branches) for sample in samples):
+        ctx.count(
+            "context not distilled", later, why="only a rollout's first context is; see docs/harnesses.md"
+        )
     judged = [rollout.verdict.passed for rollout in rollouts if rollout.verdict is not None]
     metrics = {
         "rollouts/total": float(len(rollouts)),
@@ -193,9 +199,15 @@ def loss_spec(recipe: Recipe) -> LossSpec:
 
 
 def distil_rules(recipe: Recipe, tasks: Sequence[Task]) -> DistilRules:
-    """The recipe's numbers; rho is `rl_mixed.shares` over the domains that the task set has."""
+    """The recipe's numbers; rho is `rl_mixed.shares` over the domains that the task set has.
+
+    A domain has the shares of all its kinds of task that the set holds (agent: agent and context).
+    """
     shares = recipe.rl_mixed.shares.model_dump()
-    domains: dict[str, float] = {task.domain: float(shares[task.domain]) for task in tasks}
+    kinds = {share_kind(task): task.domain for task in tasks}
+    domains: dict[str, float] = {}
+    for kind, domain in kinds.items():
+        domains[domain] = domains.get(domain, 0.0) + float(shares[kind])
     total = sum(domains.values())
     weights = recipe.mopd2.weights.model_dump()
     return DistilRules(

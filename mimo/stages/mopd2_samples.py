@@ -22,6 +22,7 @@ from mimo.stages.base import StageContext
 from mimo.stages.demonstrations import kept_demonstrations
 from mimo.stages.feed import TaskFeed
 from mimo.stages.hack_audit import HackAudit
+from mimo.stages.harness_choice import group_harness
 from mimo.types import HackVerdict, Rollout, Task
 
 Kind = Literal["student", "teacher_prefix", "sft_prefix"]
@@ -137,16 +138,12 @@ async def _student(
 
 
 def _plans(recipe: Recipe, step: int, tasks: Sequence[Task], size: int) -> list[GroupPlan]:
-    names = recipe.harness.names
+    ids = [f"s{step + 1:06d}-d{number:05d}" for number in range(len(tasks))]
     return [
         GroupPlan(
-            group_id=f"s{step + 1:06d}-d{number:05d}",
-            task=task,
-            harness=names[(step + number) % len(names)],
-            step=step + 1,
-            size=size,
+            group_id=name, task=task, harness=group_harness(recipe, task, name), step=step + 1, size=size
         )
-        for number, task in enumerate(tasks)
+        for name, task in zip(ids, tasks, strict=True)
     ]
 
 

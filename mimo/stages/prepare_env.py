@@ -25,6 +25,7 @@ from mimo.records import from_json, to_json, to_line
 from mimo.rollouts.house import OpenBox
 from mimo.run_dir.files import read_json, write_atomic
 from mimo.stages.base import StageContext, StageResult
+from mimo.stages.harness_choice import check_harnesses
 from mimo.stages.params import box_images
 from mimo.stages.task_folders import folder_digest
 from mimo.stages.tasks import box_opener, spec_opener
@@ -76,6 +77,7 @@ class PrepareEnv:
 
     def run(self, ctx: StageContext) -> StageResult:
         """Make every task not made yet, and again those that an earlier attempt rejected; write the set."""
+        check_harnesses(ctx.recipe)
         jobs = _jobs(ctx)
         ctx.plan(len(jobs))
         todo = [job for job in jobs if not _is_made(ctx.out, job)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from mimo.algo.batch import TokenPenalty
@@ -13,7 +14,8 @@ from mimo.rollouts.signal import Signal, SignalRules, learning_signal
 from mimo.rollouts.store import RolloutStore
 from mimo.stages.base import StageContext, StageResult
 from mimo.stages.collect import Collected, collect
-from mimo.stages.feed import TaskFeed
+from mimo.stages.domain_metrics import domain_metrics, last_pass_rates, mixture_note
+from mimo.stages.feed import MixedFeed
 from mimo.stages.grade import Grading, open_judge, read_rubrics
 from mimo.stages.hack_audit import HackAudit
 from mimo.stages.rl_metrics import step_metrics, time_metrics
@@ -23,6 +25,7 @@ from mimo.stages.sft import warmed_up
 from mimo.stages.signal_counts import count_rollouts, count_signal
 from mimo.stages.start import starting_policy
 from mimo.stages.tasks import task_store, tasks_of
+from mimo.types import Json, Task
 
 STAGE = "rl-mixed"
 
@@ -38,7 +41,9 @@ async def _train(ctx: StageContext) -> StageResult:
     async with open_school(
         ctx, STAGE, start, spec.optimizer, grad_clip=spec.grad_clip, keep=spec.keep_checkpoints
     ) as school:
-        feed = TaskFeed(tasks_of(ctx, "train"), seed=ctx.recipe.seed, cursor=school.state_int("cursor"))
+        tasks = tasks_of(ctx, "train")
+        feed = _feed(ctx.recipe, tasks, school)
+        mixture = mixture_note(ctx, feed, first=school.step == 0)
         rules, grading = signal_rules(ctx.recipe), open_grading(ctx)
         for step in range(school.step, spec.steps):
             ctx.progress(step, spec.steps, "step", "sampling")
@@ -56,11 +61,20 @@ async def _train(ctx: StageContext) -> StageResult:
             step_s = time.monotonic() - started
             metrics |= time_metrics(collected, sampled_s=sampled_s, step_s=step_s)
             metrics["time/grade_share"] = metrics["time/grade_s"] / step_s
+            metrics |= domain_metrics(collected, tasks)
             ctx.log(step + 1, metrics)
-            school.checkpoint(step + 1, {"cursor": feed.cursor})
+            school.checkpoint(step + 1, {"cursors": dict[str, Json](feed.cursors)})
             ctx.check_stop()
         school.finish()
-    return StageResult(headline=_headline(ctx.out), notes=())
+    rates = last_pass_rates(RolloutStore(ctx.out), tasks)
+    return StageResult(headline=_headline(ctx.out) | rates, notes=(mixture,))
+
+
+def _feed(recipe: Recipe, tasks: Sequence[Task], school: School) -> MixedFeed:
+    """The feed where the last committed step left it."""
+    shares = recipe.rl_mixed.shares.model_dump()
+    cursors = school.state_ints("cursors") or {"coding": school.state_int("cursor")}  # one, before domains
+    return MixedFeed(tasks, shares, seed=recipe.seed, cursors=cursors)
 
 
 async def _learn(ctx: StageContext, school: School, step: int, signal: Signal | None) -> dict[str, float]:

@@ -66,7 +66,7 @@ def _groups(collected: Collected) -> dict[str, float]:
     numbers = {
         "groups/sampled": float(sampled),
         "groups/rejected": float(len(collected.rejected)),
-        "groups/wanted": float(collected.wanted),
+        "groups/wanted": float(sum(collected.wanted.values())),
         "groups/rounds": float(collected.rounds),
         "groups/accept_rate": len(collected.accepted) / max(1, sampled),
         "groups/zero_share": reasons["no rollout passes"] / max(1, sampled),

@@ -18,6 +18,7 @@ from mimo.run_dir.files import write_atomic
 from mimo.stages.base import StageContext, StageResult
 from mimo.stages.engines import open_house
 from mimo.stages.grade import open_judge
+from mimo.stages.harness_choice import evaluation_harness
 from mimo.stages.hold import hold
 from mimo.stages.rl_records import sampled_traces, trace_of
 from mimo.stages.routing import Routed, route, stored_attempts
@@ -76,7 +77,7 @@ async def _attempts(
         sampler,
         house,
         name="attempt",
-        harness=ctx.recipe.harness.names[0],
+        harness=evaluation_harness(ctx.recipe),
         step=number,
         attempts=ctx.recipe.synthesize_rubrics.attempts_per_task,
         seed=ctx.recipe.seed,

@@ -22,6 +22,8 @@ from mimo.rollouts.signal import TrainedRollout
 from mimo.run_dir.files import write_json
 from mimo.stages.base import SamplerHandle, StageContext
 from mimo.stages.engines import open_house, trainer_config
+from mimo.stages.harness_choice import evaluation_harness
+from mimo.stages.rl_sequences import rl_sequences
 from mimo.stages.signal_counts import count_masked_tokens
 from mimo.stages.start import StartingPolicy
 from mimo.stages.tasks import tasks_of
@@ -73,6 +75,10 @@ class School:
     def state_int(self, key: str) -> int:
         """A number of the resumed state; 0 at a fresh start."""
         return int(cast(int, self._state.get(key, 0)))
+
+    def state_ints(self, key: str) -> dict[str, int]:
+        """Named numbers of the resumed state; empty at a fresh start."""
+        return dict(cast("dict[str, int]", self._state.get(key, {})))
 
     @property
     def published(self) -> Path:
@@ -226,30 +232,6 @@ class School:
         self._ctx.count("checkpoint damaged, fell back to the one before", why=f"{folder.name}: {why}")
 
 
-def rl_sequences(trained: Sequence[TrainedRollout]) -> list[TrainSequence]:
-    """The batch's sequences; rollouts of a group that start alike share their prompt's computation."""
-    from mimo.training.batch import TrainSequence
-
-    rows = []
-    for item in trained:
-        payload = item.finished.payload
-        assert payload is not None
-        prefix = int(payload.loss_mask.argmax())
-        rows.append(
-            TrainSequence(
-                rollout_id=item.finished.rollout.rollout_id,
-                token_ids=payload.token_ids,
-                loss_mask=payload.loss_mask,
-                sampler_logprobs=payload.sampler_logprobs,
-                advantages=item.advantages,
-                loss_weight=item.loss_weight,
-                prefix_group=item.finished.rollout.group_id,
-                prefix_len=prefix,
-            )
-        )
-    return rows
-
-
 @asynccontextmanager
 async def open_school(
     ctx: StageContext,
@@ -291,8 +273,8 @@ def canary_for(ctx: StageContext, house: House, model_dir: Path) -> Canary:
     from mimo.training.canary import Canary, canary_sequences
 
     settings = ctx.recipe.canary
-    harness = house.harness(ctx.recipe.harness.names[0])
+    named = evaluation_harness(ctx.recipe)
     tasks = tasks_of(ctx, "train")[: settings.sequences]
-    prompts = [house.renderer.opening_ids(harness.opening(task)) for task in tasks]
+    prompts = [house.renderer.opening_ids(house.harness(named(task)).opening(task)) for task in tasks]
     ids = canary_sequences(tokenizer_size(model_dir), settings, seed=ctx.recipe.seed, prompts=prompts)
     return Canary(ids, settings, exact=ctx.recipe.policy.dtype == "float32", seed=ctx.recipe.seed)

@@ -74,7 +74,8 @@ def box_root(ctx: StageContext) -> Path:
 
 def visible_tools(task: Task, tools: Path) -> dict[str, Path]:
     """What a policy needs to run visible tests with pytest: the test tools, read-only."""
-    return {} if task.verifier.expect.get("runner") == "functions" else {TEST_TOOLS: tools}
+    with_pytest = task.verifier.kind == "tests" and task.verifier.expect.get("runner") != "functions"
+    return {TEST_TOOLS: tools} if with_pytest else {}
 
 
 def _open(

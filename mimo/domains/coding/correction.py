@@ -20,6 +20,7 @@ from mimo.harnesses.edit_lines import MAX_FILE_BYTES, TOOLS, edited
 from mimo.harnesses.markup import parse_actions
 from mimo.types import Task, ToolCall
 
+HARNESS = "edit-lines"
 TEST, SUBMIT = "<test/>", "<submit/>"
 
 
@@ -29,6 +30,8 @@ def possible_faults(task: Task, store: TaskStore, *, harness: str, seed: int) ->
     Submitting too early is none of them: this harness ends the rollout there, so nothing could follow.
     """
     refuse_foreign(task, harness)
+    if harness != HARNESS:
+        return []
     path, line, code = one_line_edit(store.snapshot(task), store.private(task))
     rng = random.Random(f"fault/{task.task_id}/{seed}")
     text = (store.snapshot(task) / path).read_text()
@@ -51,6 +54,8 @@ def corrected(
             said beside an action.
     """
     refuse_foreign(task, harness)
+    if harness != HARNESS:
+        raise NotCorrectable(f"mistakes are written in the words of {HARNESS}, not of {harness}")
     base, wanted = store.snapshot(task), _wanted(store.private(task))
     state = _after(fault.turns, base)
     repairs = [

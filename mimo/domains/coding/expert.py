@@ -12,10 +12,10 @@ from pathlib import Path
 from mimo.domains.base import TaskStore
 from mimo.domains.coding.reference import reference_files
 from mimo.errors import RecipeError
+from mimo.harnesses import harness_maker, load_harness
 from mimo.harnesses.base import ExpertTurn
-from mimo.types import Task
+from mimo.types import Task, ToolCall
 
-HARNESS = "edit-lines"
 MAX_TURNS = 3
 
 
@@ -31,27 +31,29 @@ def demonstration(task: Task, store: TaskStore, *, harness: str, seed: int) -> S
         RecipeError: a held-out or foreign task, or a harness the expert does not speak.
     """
     refuse_foreign(task, harness)
+    acting = load_harness(harness, max_turns=MAX_TURNS)
     path, line, code = one_line_edit(store.snapshot(task), store.private(task))
     rng = random.Random(f"expert/{task.task_id}/{seed}")
-    edit = _turn(f'<edit path="{path}" line="{line}">{code}</edit>', action="edit")
-    submit = _turn("<submit/>", action="submit")
+    edit = ToolCall(name="edit", arguments={"path": path, "line": [line, line], "body": code})
+    calls = [edit, ToolCall(name="submit", arguments={})]
     if not task.verifier.expect.get("shown"):
-        return [_turn(f'<look path="{path}"/>', action="look"), edit, submit]
-    way = rng.random()
-    if way < 0.5:
-        return [edit, _turn("<test/>", action="test"), submit]
-    visible = task.verifier.expect.get("visible")
-    if way < 0.6 and isinstance(visible, list) and visible:
-        return [_turn(f'<look path="{visible[0]}"/>', action="look"), edit, submit]
-    return [edit, submit]
+        calls.insert(0, ToolCall(name="look", arguments={"path": path}))
+    else:
+        way = rng.random()
+        visible = task.verifier.expect.get("visible")
+        if way < 0.5:
+            calls.insert(1, ToolCall(name="test", arguments={}))
+        elif way < 0.6 and isinstance(visible, list) and visible:
+            calls.insert(0, ToolCall(name="look", arguments={"path": visible[0]}))
+    return [ExpertTurn(text=acting.say(call), facts={"action": call.name}) for call in calls]
 
 
 def refuse_foreign(task: Task, harness: str) -> None:
     """RecipeError for a held-out or foreign task, or a harness the expert does not speak."""
     if not can_demonstrate(task):
         raise RecipeError(f"task {task.task_id} ({task.family}, {task.split}) has no demonstration")
-    if harness != HARNESS:
-        raise RecipeError(f"the coding expert does not speak {harness!r}", hint=f"use {HARNESS}")
+    if task.domain not in harness_maker(harness).domains:
+        raise RecipeError(f"the harness {harness!r} is not for the {task.domain} domain")
 
 
 def one_line_edit(base: Path, private: Path) -> tuple[str, int, str]:
@@ -66,7 +68,3 @@ def one_line_edit(base: Path, private: Path) -> tuple[str, int, str]:
     if len(old) != len(new) or len(places) != 1:
         raise RecipeError(f"{private}: the reference changes {len(places)} lines; the expert can say one")
     return path, places[0] + 1, new[places[0]].strip()
-
-
-def _turn(text: str, *, action: str) -> ExpertTurn:
-    return ExpertTurn(text=text, facts={"action": action})

@@ -111,7 +111,7 @@ def import_task(
         commit = init_git(tree)
         snapshot = snapshot_tree(tree, store.root / "snapshots")
         private = _store_private(path, store)
-    if folder.text("runner", "pytest") != "functions":
+    if folder.text("runner", "pytest") not in ("functions", "checks"):
         build_test_tools(store.root / "tools")
     task = _task(folder, snapshot, commit, private, limits, _image(cache))
     named = task.verifier.fail_to_pass or task.verifier.pass_to_pass

@@ -14,7 +14,6 @@ from mimo.harnesses.markup import RULES
 from mimo.harnesses.visible_tests import shortened
 from mimo.types import Environment, Limits, Source, Task, ToolCall, Verifier
 from sandbox import BoxLimits, BoxSpec, Sandbox, open_sandbox
-from sandbox.rootfs import ensure_rootfs
 
 LIMITS = Limits(
     wall_s=90, turn_s=30, command_s=60, memory_mb=256, processes=32, disk_mb=32, output_bytes=8192
@@ -66,11 +65,6 @@ def test_edit_body_may_hold_tags() -> None:
         name="edit", arguments={"path": "a.html", "line": [1, 1], "body": "<b>bold</b> <test/>"}
     )
     assert parsed.malformed == ()
-
-
-@pytest.fixture(scope="module")
-def rootfs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return ensure_rootfs(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ def _collected(*groups: SampledGroup) -> tuple[Collected, dict[str, float]]:
             accepted.append(group)
         else:
             rejected.append((record, finished))
-    made = Collected(accepted=tuple(accepted), rejected=tuple(rejected), rounds=2, wanted=2)
+    made = Collected(accepted=tuple(accepted), rejected=tuple(rejected), rounds=2, wanted={"coding": 2})
     signal = learning_signal(accepted, rules) if accepted else None
     return made, step_metrics(made, signal, version=5)
 
