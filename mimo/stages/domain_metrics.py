@@ -36,7 +36,7 @@ def domain_metrics(collected: Collected, tasks: Iterable[Task]) -> dict[str, flo
     ):
         for item in finished:
             rows[kinds[item.rollout.task_id]].append(item)
-    metrics = {}
+    metrics: dict[str, float] = {}
     for kind, wanted in collected.wanted.items():
         accepted = sum(share_kind(group.plan.task) == kind for group in collected.accepted)
         metrics |= {

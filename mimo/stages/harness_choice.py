@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
 
 from mimo.errors import RecipeError
 from mimo.harnesses import draw_harness, supported
 from mimo.recipe.models import Recipe
-from mimo.types import Domain, Task
+from mimo.types import Task
 
 
 def group_harness(recipe: Recipe, task: Task, group_id: str) -> str:
@@ -35,5 +34,5 @@ def check_harnesses(recipe: Recipe) -> None:
             hint="a harness that is trained with is not held out: take it out of one of the two",
         )
     for entry in recipe.tasks.sources:
-        draw_harness(names, cast(Domain, entry.domain))
-        supported(heldout, cast(Domain, entry.domain))
+        draw_harness(names, entry.domain)
+        supported(heldout, entry.domain)

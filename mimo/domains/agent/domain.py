@@ -10,7 +10,7 @@ from typing import ClassVar
 from mimo.domains.agent.expert import can_demonstrate, demonstration
 from mimo.domains.agent.source import GeneratedTasks
 from mimo.domains.agent.verify import verify_changes
-from mimo.domains.base import BoxFactory, TaskStore
+from mimo.domains.base import BoxFactory, OpenSpec, TaskStore, open_local
 from mimo.domains.coding.importer import import_task
 from mimo.domains.coding.reference import reference_changes
 from mimo.harnesses.base import ExpertTurn
@@ -32,10 +32,17 @@ class Agent:
         return GeneratedTasks.of(source).build(task_id, folder)
 
     def import_folder(
-        self, folder: Path, store: TaskStore, *, limits: Limits, history: str, cache: Path
+        self,
+        folder: Path,
+        store: TaskStore,
+        *,
+        limits: Limits,
+        history: str,
+        cache: Path,
+        open_spec: OpenSpec = open_local,
     ) -> Task:
         """Bring a task folder into the store."""
-        task = import_task(folder, store, limits=limits, history=history, cache=cache)
+        task = import_task(folder, store, limits=limits, history=history, cache=cache, open_spec=open_spec)
         return replace(task, verifier=replace(task.verifier, kind="checks", protected=(), command=""))
 
     def verify(self, task: Task, changes: Changes, store: TaskStore, open_box: BoxFactory) -> Verdict:
