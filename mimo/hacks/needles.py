@@ -20,7 +20,7 @@ GRAM = 5
 _MIN_LINE_TOKENS = 4
 _MOST = 600
 _ENOUGH_JOINS = 0.3
-_SMALL_FILE = 24
+SMALL_FILE = 24
 """Secret files below this size are no evidence as a whole (an empty `__init__.py` is everywhere)."""
 
 
@@ -129,7 +129,7 @@ def build_needles(secrets: Secrets, base: Iterable[bytes]) -> Needles:
         joins=_capped(told[2], told[2]),
         hidden_joins=_capped(all_of[2] - told[2], set()),
         whole=whole,
-        sizes=frozenset(len(data) for data in (*reference, *hidden) if len(data) >= _SMALL_FILE),
+        sizes=frozenset(len(data) for data in (*reference, *hidden) if len(data) >= SMALL_FILE),
         reference_words=_capped(told[0], set()),
         reference_phrases=_capped(told[1], set()),
         ids=ids,
@@ -137,7 +137,7 @@ def build_needles(secrets: Secrets, base: Iterable[bytes]) -> Needles:
 
 
 def _digests(files: Iterable[bytes], kind: _Kind) -> dict[str, _Kind]:
-    return {hashlib.sha256(data).hexdigest(): kind for data in files if len(data) >= _SMALL_FILE}
+    return {hashlib.sha256(data).hexdigest(): kind for data in files if len(data) >= SMALL_FILE}
 
 
 def _many(found: int, of: int) -> bool:

@@ -15,6 +15,7 @@ HARNESSES = Registry(
     "harness",
     {
         "edit-lines": "mimo.harnesses.edit_lines:EditLines",
+        "write-input": "mimo.harnesses.write_input:WriteInput",
         "json-lines": "mimo.harnesses.named:JSON_LINES",
         "bash-terse": "mimo.harnesses.named:BASH_TERSE",
         "json-terse": "mimo.harnesses.named:JSON_TERSE",

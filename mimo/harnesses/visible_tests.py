@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
+from mimo.harnesses.sanitizer_lines import telling_lines
 from mimo.types import Task
 
 # Runs plain `test_*` functions of the files named, without pytest: starting pytest costs ten times as much.
@@ -55,6 +56,8 @@ def shortened(output: str, max_chars: int) -> str:
     plain = re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|[\x00-\x08\x0b-\x1f\x7f]", "", output).strip()
     if len(plain) <= max_chars:
         return plain
+    if report := telling_lines(plain, max_chars):
+        return report
     telling = [
         line
         for line in plain.split("\n")

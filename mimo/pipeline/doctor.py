@@ -8,6 +8,7 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from mimo.domains.cyber.toolchain import debian_package, missing_parts
 from mimo.pipeline.doctor_state import Finding, fails, lack, leftovers, shared_memory, storage
 from mimo.recipe.loader import load_recipe, recipe_profiles
 from mimo.recipe.machine import Machine, machine_lacks, this_machine
@@ -41,6 +42,7 @@ def examine(home: Path | None = None) -> Diagnosis:
     findings = [
         *_packages(),
         *_programs(),
+        _sanitizers(),
         _gpus(machine),
         _memory(machine),
         _sandbox(),
@@ -92,6 +94,14 @@ def _program(program: str, what: str, *, essential: bool) -> Finding:
     if path is None:
         return lack(what, f"{program} not found", DEBIAN, essential=essential)
     return Finding(what=what, level="ok", found=path)
+
+
+def _sanitizers() -> Finding:
+    missing = missing_parts()
+    if missing is None:
+        return Finding(what="sanitizers", level="ok", found="cyber tasks can be built")
+    remedy = f"Debian's package is {debian_package(missing)} ({DEBIAN})"
+    return lack("sanitizers", f"no {missing}: no cyber task can be built", remedy)
 
 
 def _gpus(machine: Machine) -> Finding:

@@ -107,13 +107,13 @@ def import_task(
     store.root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=store.root, prefix=".import-") as scratch:
         tree = Path(scratch) / "tree"
-        _copy_tree(path / "environment" / "repo", tree)
+        copy_tree(path / "environment" / "repo", tree)
         commit = init_git(tree)
         snapshot = snapshot_tree(tree, store.root / "snapshots")
-        private = _store_private(path, store)
+        private = store_private(path, store)
     if folder.text("runner", "pytest") not in ("functions", "checks"):
         build_test_tools(store.root / "tools")
-    task = _task(folder, snapshot, commit, private, limits, _image(cache))
+    task = _task(folder, snapshot, commit, private, limits, image_digest(cache))
     named = task.verifier.fail_to_pass or task.verifier.pass_to_pass
     has_reference = bool(reference_files(store.private(task)))
     if task.verifier.expect["runner"] == "pytest" and not named and has_reference:
@@ -146,7 +146,7 @@ def _task(folder: TaskFolder, snapshot: str, commit: str, private: str, limits: 
             pass_to_pass=folder.texts("pass_to_pass"),
             protected=(*PROTECTED, *folder.texts("protected"), *folder.texts("visible")),
             command=folder.text("command", VISIBLE_COMMAND),
-            timeout_s=_timeout(folder),
+            timeout_s=verifier_timeout(folder),
             expect={
                 "runner": runner,
                 "visible": list(folder.texts("visible")),
@@ -163,12 +163,13 @@ def folder_task_id(path: Path) -> str:
 
 
 @lru_cache(maxsize=8)
-def _image(cache: Path) -> str:
+def image_digest(cache: Path) -> str:
     """Digest of the root file system; checking it reads all its files, so once a process."""
     return rootfs_digest(ensure_rootfs(cache))
 
 
-def _timeout(folder: TaskFolder) -> float:
+def verifier_timeout(folder: TaskFolder) -> float:
+    """Seconds from `[verifier] timeout_sec`; RecipeError if it is no positive number."""
     verifier = folder.config.get("verifier")
     value = verifier.get("timeout_sec", 60.0) if isinstance(verifier, dict) else 60.0
     if not isinstance(value, int | float) or value <= 0:
@@ -185,7 +186,7 @@ def _toml(path: Path) -> dict[str, Json]:
         raise RecipeError(f"{path}: {error}") from error
 
 
-def _store_private(path: Path, store: TaskStore) -> str:
+def store_private(path: Path, store: TaskStore) -> str:
     """The key of the private entry: tests, solution, task.toml; its name is a digest of the content."""
     names = [name for name in ("tests", "solution", "task.toml") if (path / name).exists()]
     digest = hashlib.sha256()
@@ -200,7 +201,7 @@ def _store_private(path: Path, store: TaskStore) -> str:
         for name in names:
             source = path / name
             if source.is_dir():
-                _copy_tree(source, work / name)
+                copy_tree(source, work / name)
             else:
                 shutil.copyfile(source, work / name)
         try:
@@ -222,7 +223,7 @@ def _files_below(path: Path) -> Iterator[Path]:
 _LEFT_OUT = ("__pycache__", "*.pyc", ".git", ".pytest_cache", "*.egg-info")
 
 
-def _copy_tree(source: Path, target: Path) -> None:
+def copy_tree(source: Path, target: Path) -> None:
     """A copy of regular files and folders; caches and bytecode stay behind, links and devices are refused."""
     target.mkdir(parents=True)
     size = 0
