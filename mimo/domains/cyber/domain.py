@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from mimo.domains.base import BoxFactory, TaskStore
+from mimo.domains.base import BoxFactory, OpenSpec, TaskStore, open_local
 from mimo.domains.cyber.expert import can_demonstrate, demonstration
 from mimo.domains.cyber.generated.source import GeneratedPrograms
 from mimo.domains.cyber.importer import import_program
@@ -39,10 +39,18 @@ class Cyber:
         return _maker(source).build(task_id, folder)
 
     def import_folder(
-        self, folder: Path, store: TaskStore, *, limits: Limits, history: str, cache: Path
+        self,
+        folder: Path,
+        store: TaskStore,
+        *,
+        limits: Limits,
+        history: str,
+        cache: Path,
+        open_spec: OpenSpec = open_local,
     ) -> Task:
-        """Build the program in a box and bring the task folder into the store."""
+        """Build the program in a box of this machine and bring the task folder into the store."""
         del history  # a generated program has no history: one commit is all there is
+        del open_spec  # the compiler is the host's, so that the build box is too, whatever the back end
         return import_program(folder, store, limits=limits, cache=cache)
 
     def verify(self, task: Task, changes: Changes, store: TaskStore, open_box: BoxFactory) -> Verdict:
