@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 RECIPE = str(ROOT / "recipes" / "pro.yaml")
 ROLLOUTS = 4
-"""Of each training task and policy, in the audit: twice smoke's own, as the gain is small against the noise."""
+"""Of each training task and policy, in the audit: twice smoke's own: the gain is small."""
 T_95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776}
 
 
