@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.smoke.driver import RECIPE, Driver, shared_memory
 
-STAGES = ("prepare-env", "probe-hacks", "cold-start", "synthesize-rubrics", "rl-mixed", "audit")
+STAGES = ("prepare-env", "probe-hacks", "cold-start", "synthesize-rubrics", "rl-mixed", "mopd2", "audit")
 MARKS = {
     "weight update": "*/*.work/out/published/step-*/manifest.json",
     "half a checkpoint": "*/*.work/out/checkpoints/.step-*.part",
