@@ -16,7 +16,7 @@ def bradley_terry(wins: Tensor, *, ridge: float, tolerance: float) -> Tensor:
     Args:
         wins: [items, items] how often row was preferred to column; a tie is 0.5 each way. The diagonal is 0.
         ridge: > 0. `tolerance`: largest gradient entry at which the fit ends; it also ends
-            where no step improves, and after 100 steps.
+            where no step improves objective or gradient, and after 100 steps.
     """
     strength = wins.new_zeros(len(wins))
     if not len(wins):
@@ -25,9 +25,12 @@ def bradley_terry(wins: Tensor, *, ridge: float, tolerance: float) -> Tensor:
         gradient, curvature = _derivatives(strength, wins, ridge)
         if gradient.abs().amax() <= tolerance:
             break
-        better = _improved(strength, torch.linalg.solve(curvature, gradient), wins, ridge)
+        step = torch.linalg.solve(curvature, gradient)
+        better = _improved(strength, step, wins, ridge)
         if torch.equal(better, strength):
-            break
+            better = strength + step  # the objective's rounding hides the last steps; the gradient's does not
+            if _derivatives(better, wins, ridge)[0].abs().amax() >= gradient.abs().amax():
+                break
         strength = better - better.mean()
     return strength
 

@@ -6,7 +6,7 @@ from math import log
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mimo.algo.bradley_terry import bradley_terry
@@ -38,6 +38,7 @@ def test_ties_and_cycles_give_equal_strengths() -> None:
     assert strengths([]) == []
 
 
+@example([0, 1, 1, 0, 0, 0, 2, 2, 1, 1, 0, 6, 0, 0, 0, 0], [0, 1, 2, 3])
 @given(st.lists(st.integers(0, 6), min_size=16, max_size=16), st.permutations(range(4)))
 def test_first_order_condition_and_permutations(counts: list[int], order: list[int]) -> None:
     """At the answer expected wins plus the ridge equal the wins; relabelling items relabels strengths."""
