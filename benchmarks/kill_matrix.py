@@ -124,6 +124,7 @@ class Matrix:
         left = self.driver.left_behind()
         left += sorted(shared_memory() - self.shared)
         fresh = set(Path(tempfile.gettempdir()).iterdir()) - self.temporary
+        self.temporary |= fresh
         return left + [str(path) for path in fresh if "mimo" in path.name and "sandbox" not in path.name]
 
     def _finish(self) -> None:

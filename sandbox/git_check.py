@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from sandbox.git_run import GitRebuildError, find_git, run_git
+from sandbox.scratch import temporary_parent
 
 _ALLOWED = re.compile(
     r"HEAD|config|index|packed-refs|refs/heads/main|objects/pack/pack-[0-9a-f]{40,64}\.(pack|idx)"
@@ -37,7 +38,7 @@ def check_git(tree: Path, base: str) -> list[str]:
         if path.is_symlink() or not _ALLOWED.fullmatch(name):
             problems.append(f"unexpected file: .git/{name}")
     problems += _check_references(git_dir, base)
-    with tempfile.TemporaryDirectory(prefix="mimo-git-") as folder:
+    with tempfile.TemporaryDirectory(prefix="mimo-git-", dir=temporary_parent()) as folder:
         reader = _reader(Path(folder), git_dir)
         try:
             return [*problems, *_check_objects(reader, base), *_check_index(reader, git_dir, base)]

@@ -15,6 +15,7 @@ from typing import Literal
 from sandbox.git_check import check_git
 from sandbox.git_run import GitRebuildError, find_git, remove_git, run_git
 from sandbox.paths import remove_tree
+from sandbox.scratch import temporary_parent
 from sandbox.snapshot import MTIME
 
 __all__ = ["GitRebuildError", "check_git", "find_git", "init_git", "rebuild_git", "remove_git"]
@@ -143,7 +144,7 @@ def init_git(tree: Path, message: str = "base", date: int = MTIME) -> str:
     Every `.git` in the folder is removed first; ignored files are committed too. Author and times are fixed.
     """
     remove_git(tree)
-    with tempfile.TemporaryDirectory(prefix="mimo-git-") as folder:
+    with tempfile.TemporaryDirectory(prefix="mimo-git-", dir=temporary_parent()) as folder:
         git_dir = Path(folder, "git")
         _empty_repository(git_dir)
         here = (f"--git-dir={git_dir}", f"--work-tree={tree}")

@@ -19,6 +19,7 @@ from typing import Self
 
 from sandbox.errors import SandboxError
 from sandbox.git_rebuild import rebuild_git
+from sandbox.scratch import temporary_parent
 
 _ENV = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -55,7 +56,7 @@ class GitView:
     _own: Path = field(init=False)
 
     def __enter__(self) -> Self:
-        self._own = Path(tempfile.mkdtemp(prefix="mimo-git-"))
+        self._own = Path(tempfile.mkdtemp(prefix="mimo-git-", dir=temporary_parent()))
         for name in ("objects/info", "refs"):
             (self._own / name).mkdir(parents=True)
         (self._own / "HEAD").write_text("ref: refs/heads/none\n")

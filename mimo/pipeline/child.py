@@ -18,6 +18,7 @@ from mimo.recipe.models import Recipe
 from mimo.run_dir.files import disk_full, is_disk_full
 from mimo.stages.base import StageResult
 from sandbox.errors import SandboxError, SandboxUnavailable
+from sandbox.scratch import keep_temporary_in
 
 
 def main(spec_file: str, handle: str) -> int:
@@ -30,6 +31,7 @@ def main(spec_file: str, handle: str) -> int:
     spec = StageSpec(**json.loads(Path(spec_file).read_bytes()))
     try:
         ctx = RunningStage(spec, Recipe.model_validate(spec.recipe), channel, inbox)
+        keep_temporary_in(ctx.scratch / "tmp")
         result = Order({spec.stage: spec.target}).load(spec.stage).run(ctx)
     except Exception as error:  # noqa: BLE001 - the boundary of a stage: told to the engine, with its traceback
         code = _tell_failure(channel, error, spec)

@@ -22,6 +22,7 @@ from mimo.records import from_json
 from mimo.types import Json, Task, Verdict
 from sandbox.base import Changes
 from sandbox.errors import SandboxLimit
+from sandbox.scratch import temporary_parent
 
 MOUNT = "/verify"
 READER = "mimo.domains.agent.boxed.read_db"
@@ -78,7 +79,7 @@ def _database(
         return None
     key = secrets.token_hex(16)
     plan = {"path": SUBJECT, "schema": schema_rows(wanted.statements), "key": key}
-    with tempfile.TemporaryDirectory(prefix="mimo-verify-") as folder:
+    with tempfile.TemporaryDirectory(prefix="mimo-verify-", dir=temporary_parent()) as folder:
         mount = Path(folder)
         mount.chmod(0o755)
         (mount / "read_db.py").write_bytes(program(READER))

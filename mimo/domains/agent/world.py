@@ -10,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 
 from mimo.types import Json
+from sandbox.scratch import temporary_parent
 
 DATABASE = "data/desk.db"
 """Where the database lies in the workspace."""
@@ -57,7 +58,7 @@ def program(module: str) -> bytes:
 
 def database(schema: Mapping[str, str], tables: Tables) -> bytes:
     """A database file with these tables and rows, written in one transaction."""
-    with tempfile.TemporaryDirectory(prefix="mimo-desk-") as folder:
+    with tempfile.TemporaryDirectory(prefix="mimo-desk-", dir=temporary_parent()) as folder:
         path = Path(folder) / "desk.db"
         db = sqlite3.connect(path)
         try:

@@ -24,6 +24,7 @@ from mimo.domains.coding.sentinel import with_sentinels
 from mimo.errors import RecipeError
 from mimo.types import Task
 from sandbox.base import ExecResult
+from sandbox.scratch import temporary_parent
 
 MOUNT = "/verify"
 TOOLS = "/opt/test-tools"
@@ -180,7 +181,7 @@ def _with_input(command: str, text: str) -> str:
 def _mount(*programs: str) -> Iterator[Path]:
     """A temporary folder with some of our boxed programs, readable by the box's user."""
     _sweep()
-    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-") as name:
+    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-", dir=temporary_parent()) as name:
         folder = Path(name)
         boxed = resources.files("mimo.domains.coding.boxed")
         for program in programs:

@@ -40,6 +40,7 @@ from mimo.domains.cyber.runtime import (
 from mimo.types import Json, Task, Verdict
 from sandbox.base import Changes, Sandbox
 from sandbox.errors import SandboxError
+from sandbox.scratch import temporary_parent
 
 MOUNT = "/verify"
 RUNNER = "mimo.domains.cyber.boxed.run_program"
@@ -177,7 +178,7 @@ def _signed(output: str, key: str) -> list[dict[str, Json]]:
 def _runner() -> Iterator[Path]:
     """A temporary folder with our runner, readable by the box's user."""
     _sweep()
-    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-") as name:
+    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-", dir=temporary_parent()) as name:
         folder = Path(name)
         package, _, module = RUNNER.rpartition(".")
         source = resources.files(package).joinpath(f"{module}.py").read_bytes()
