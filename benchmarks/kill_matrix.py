@@ -57,8 +57,8 @@ class Matrix:
             for number in range(self.kills):
                 wait = self.draw.uniform(0.0, seconds / self.kills)
                 self._cell(stage, f"{wait:.1f} s in", lambda stop, w=wait: stop.wait(w), fresh=number == 0)  # type: ignore[misc]
-        for number, (name, pattern) in enumerate(MARKS.items()):
-            self._cell("rl-mixed", name, lambda stop, p=pattern: self._seen(p, stop), fresh=number == 0)  # type: ignore[misc]
+        for name, pattern in MARKS.items():
+            self._cell("rl-mixed", name, lambda stop, p=pattern: self._seen(p, stop), fresh=True)  # type: ignore[misc]
         self._finish()
 
     def _lengths(self) -> dict[str, float]:
@@ -94,7 +94,8 @@ class Matrix:
         reader.start()
         wait(ended)
         alive = process.poll() is None and not ended.is_set()
-        os.kill(process.pid, signal.SIGKILL)
+        if alive:
+            os.kill(process.pid, signal.SIGKILL)
         process.wait()
         reader.join()
         left = self._left() + [f"step {step} committed again" for step in repeated]
