@@ -106,7 +106,7 @@ class Matrix:
     def _follow(self, lines: Iterable[str], stage: str, repeated: list[int], ended: threading.Event) -> None:
         for line in lines:
             event = json.loads(line)
-            if event["stage"] != stage or event["event"] not in ("commit", "done"):
+            if event.get("stage") != stage or event["event"] not in ("commit", "done"):
                 continue
             if event["event"] == "done":
                 ended.set()
@@ -142,9 +142,11 @@ class Matrix:
         sys.exit(1 if self.failed or done.returncode or worst != 1 or doubled else 0)
 
     def _doubled(self, stage: str) -> bool:
-        if not (self.driver.home / "store" / stage).is_dir():
-            return False
-        rows = (self.driver.output(stage) / "_run" / "metrics.jsonl").read_text().splitlines()
+        found = (self.driver.home / "store" / stage).is_dir()
+        metrics = self.driver.output(stage) / "_run" / "metrics.jsonl" if found else None
+        if metrics is None or not metrics.exists():
+            return False  # a stage that logs no step
+        rows = metrics.read_text().splitlines()
         return any(number > 1 for number in Counter(json.loads(row)["step"] for row in rows).values())
 
 
