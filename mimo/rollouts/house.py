@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -83,13 +84,15 @@ class House:
         known = self.verdicts.get(key)
         if known is None:
             known = self.verdicts[key] = asyncio.ensure_future(self._judged(task, changes))
+            known.add_done_callback(partial(self._keep_if_judged, key))
         else:
             self.verdicts_reused += 1
-        try:
-            return await asyncio.shield(known)
-        except Exception:
+        return await asyncio.shield(known)
+
+    def _keep_if_judged(self, key: tuple[str, str], judged: asyncio.Future[Verdict]) -> None:
+        """A verification that failed or was cancelled is no answer for the next rollout, whoever waited."""
+        if judged.cancelled() or judged.exception() is not None:
             self.verdicts.pop(key, None)
-            raise
 
     async def _judged(self, task: Task, changes: Changes) -> Verdict:
         async with self.verifiers:
