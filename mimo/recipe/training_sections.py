@@ -219,7 +219,7 @@ class RlMixed(Section):
     group_size: Annotated[int, Field(ge=2)]
     """Rollouts of a group, at least 2."""
     max_refills: Whole
-    """Rounds of further groups in a step when the filter rejected some."""
+    """Times that a group of a step is replaced when the filter rejects it."""
     stop_rejected_steps: Count
     """So many steps in a row without an accepted group fail the stage."""
     shares: Shares

@@ -70,7 +70,7 @@ async def sample_groups(
         async with asyncio.TaskGroup() as group:
             tasks = [[group.create_task(one(attempt)) for attempt in row] for row in every]
     except BaseExceptionGroup as errors:
-        raise _first(errors) from errors
+        raise first_error(errors) from errors
     return [[task.result() for task in row] for row in tasks]
 
 
@@ -80,7 +80,8 @@ def _with_diff(finished: Finished) -> Finished:
     return replace(finished, rollout=replace(finished.rollout, diff=changes_digest(finished.changes)))
 
 
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error in a group of groups of them."""
     error: BaseException = errors
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

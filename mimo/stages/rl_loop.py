@@ -96,8 +96,9 @@ def _count(
         count_signal(ctx, step + 1, signal, rules)
     count_rollouts(ctx, step + 1, [item for group in collected.accepted for item in group.finished])
     count_rollouts(ctx, step + 1, [item for _, row in collected.rejected for item in row])
-    if collected.rounds > 1:
-        ctx.count("refill round", collected.rounds - 1, why=f"step {step + 1}: the filter rejected groups")
+    sampled = len(collected.accepted) + len(collected.rejected)
+    if refills := sampled - sum(collected.wanted.values()):
+        ctx.count("rejected group replaced", refills, why=f"step {step + 1}")
 
 
 def _headline(out: Path) -> dict[str, float]:

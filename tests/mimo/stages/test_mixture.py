@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -75,45 +75,93 @@ def test_domains_without_tasks_or_share_are_counted_and_named(tmp_path: Path) ->
         feed_of(tasks_of(visual=1), shares)
 
 
+class Groups:
+    """Stands for sampling: a group passes wholly while `rejects(plan)`; held while `waits(plan)`."""
+
+    def __init__(self, rejects: Callable[[GroupPlan], bool]) -> None:
+        self.plans: list[GroupPlan] = []
+        self.rejects = rejects
+        self.waits: Callable[[GroupPlan], bool] = lambda _: False
+        self.go = asyncio.Event()
+
+    async def sample(self, plans: Sequence[GroupPlan], *_: object, **__: object) -> list[list[Finished]]:
+        [plan] = plans
+        self.plans.append(plan)
+        if self.waits(plan):
+            await self.go.wait()
+        passed = self.rejects(plan)
+        return [
+            [
+                attempt(plan.task, f"{plan.group_id}.0"),
+                attempt(plan.task, f"{plan.group_id}.1", passed=passed),
+            ]
+        ]
+
+
+async def collected(
+    groups: Groups, ctx: NotedContext, feed: MixedFeed, monkeypatch: pytest.MonkeyPatch
+) -> collecting.Collected:
+    monkeypatch.setattr(collecting, "sample_groups", groups.sample)
+    nothing = cast(Any, None)
+    rules = signal_rules(ctx.recipe)
+    return await collecting.collect(cast(Any, ctx), 0, feed, nothing, nothing, rules=rules, grade=list)
+
+
 def test_a_batch_keeps_its_shares_when_groups_are_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Agent groups are rejected in the first round (all pass): their replacements are agent groups too."""
+    """The agent group is rejected at first (all pass): its replacement is an agent group too."""
     tasks = tasks_of(coding=6, agent=4)
     recipe = smoke_recipe(["rl_mixed.groups_per_step=8", f"harness.names=['edit-lines', '{ANY}']"])
-    rounds: list[list[GroupPlan]] = []
-
-    async def sampled(plans: Sequence[GroupPlan], *_: object, **__: object) -> list[list[Finished]]:
-        rounds.append(list(plans))
-        first = len(rounds) == 1
-        return [
-            [attempt(p.task, f"{p.group_id}.0"), attempt(p.task, f"{p.group_id}.1", passed=same(p, first))]
-            for p in plans
-        ]
-
-    def same(plan: GroupPlan, first: bool) -> bool:
-        return first and plan.task.domain == "agent"
-
-    monkeypatch.setattr(collecting, "sample_groups", sampled)
+    groups = Groups(lambda plan: plan.task.domain == "agent" and len(groups.plans) <= 8)
     ctx = NotedContext(recipe=recipe, inputs={}, out=tmp_path)
     feed = feed_of(tasks)
     wanted = feed.quotas(8, 0)
-    found = asyncio.run(
-        collecting.collect(
-            cast(Any, ctx), 0, feed, cast(Any, None), cast(Any, None),
-            rules=signal_rules(recipe), grade=list,
-        )
-    )  # fmt: skip
-    assert Counter(plan.task.domain for plan in rounds[0]) == wanted == {"coding": 7, "agent": 1}
-    assert [plan.task.domain for plan in rounds[1]] == ["agent"]
+    found = asyncio.run(collected(groups, ctx, feed, monkeypatch))
+    plans = groups.plans
+    assert Counter(plan.task.domain for plan in plans[:8]) == wanted == {"coding": 7, "agent": 1}
+    assert [plan.task.domain for plan in plans[8:]] == ["agent"]
+    assert found.rounds == 2
+    assert len({plan.group_id for plan in plans}) == 9
     assert Counter(group.plan.task.domain for group in found.accepted) == wanted
-    harnesses = {(plan.task.domain, plan.harness) for row in rounds for plan in row}
+    harnesses = {(plan.task.domain, plan.harness) for plan in plans}
     assert {name for domain, name in harnesses if domain == "agent"} == {ANY}
     assert {name for domain, name in harnesses if domain == "coding"} == {"edit-lines", ANY}
     metrics = domain_metrics(found, tasks)
     assert metrics["domains/agent/groups_accepted"] == metrics["domains/agent/groups_wanted"] == 1
     assert metrics["domains/agent/pass_rate"] == 0.75  # the rejected group passed twice
     assert metrics["domains/coding/pass_rate"] == 0.5
+
+
+def test_a_rejected_group_is_replaced_while_others_still_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = Groups(lambda plan: plan.group_id.endswith("g00000"))
+    groups.waits = lambda plan: plan.group_id.endswith("g00001")
+    ctx = NotedContext(recipe=smoke_recipe(["rl_mixed.groups_per_step=2"]), inputs={}, out=tmp_path)
+
+    async def watch() -> collecting.Collected:
+        found = asyncio.ensure_future(collected(groups, ctx, feed_of(tasks_of(coding=6)), monkeypatch))
+        async with asyncio.timeout(30):
+            while len(groups.plans) < 3:
+                await asyncio.sleep(0.01)
+        groups.go.set()
+        return await found
+
+    found = asyncio.run(watch())
+    assert [group.plan.group_id[-1] for group in found.accepted] == ["1", "2"]
+    assert [record.group_id[-1] for record, _ in found.rejected] == ["0"]
+
+
+def test_refills_are_bounded_and_what_is_missing_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = Groups(lambda _: True)
+    recipe = smoke_recipe(["rl_mixed.groups_per_step=2", "rl_mixed.max_refills=3"])
+    ctx = NotedContext(recipe=recipe, inputs={}, out=tmp_path)
+    found = asyncio.run(collected(groups, ctx, feed_of(tasks_of(coding=3)), monkeypatch))
+    assert (len(found.accepted), len(found.rejected), found.rounds) == (0, 8, 4)
+    assert ctx.counts == {"group rejected": 8, "refill bound reached": 2}
 
 
 def test_the_last_pass_rate_of_each_domain(tmp_path: Path) -> None:
