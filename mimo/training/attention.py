@@ -20,7 +20,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from mimo.errors import EngineFailed
 
 NAME = "mimo_packed"
-_SEGMENTS: ContextVar[Sequence[Segment]] = ContextVar("segments")
+_ROW: ContextVar[PackedRow] = ContextVar("row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +33,35 @@ class Segment:
     prefix_end: int = 0
 
 
+class PackedRow:
+    """The segments of a row, and the masks of those that need one: the same in every layer."""
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self.segments = segments
+        self._places = {(segment.start, segment.end): place for place, segment in enumerate(segments)}
+        self._masks: dict[tuple[int, int | None, int], torch.Tensor] = {}
+
+    def place_of(self, span: tuple[int, int]) -> int | None:
+        """Which segment is exactly `span`, if any."""
+        return self._places.get(span)
+
+    def mask(self, place: int, window: int | None, copies: int, like: torch.Tensor) -> torch.Tensor:
+        """[copies * queries, keys] added to the scores: 0 where a query sees a key, else -inf."""
+        found = self._masks.get((place, window, copies))
+        if found is None or (found.dtype, found.device) != (like.dtype, like.device):
+            found = _mask(self.segments[place], window, like).repeat(copies, 1)
+            self._masks[place, window, copies] = found
+        return found
+
+
 @contextmanager
 def packed(segments: Sequence[Segment]) -> Iterator[None]:
     """Rows inside the block are made of `segments`; keep it open through the backward pass."""
-    token = _SEGMENTS.set(segments)
+    token = _ROW.set(PackedRow(segments))
     try:
         yield
     finally:
-        _SEGMENTS.reset(token)
+        _ROW.reset(token)
 
 
 def register() -> None:
@@ -72,14 +93,11 @@ def packed_attention(
     if s_aux is not None or softcap is not None or dropout or attention_mask is not None:
         what = "attention with sinks, soft cap, dropout or its own mask cannot be packed"
         raise EngineFailed(f"{type(module).__name__}: {what}")
-    groups = query.shape[1] // key.shape[1]
-    if groups > 1:
-        key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
-    segments = _SEGMENTS.get()
-    queries, keys, values = (_Pieces(tensor, segments) for tensor in (query, key, value))
+    row = _ROW.get()
+    queries, keys, values = (_Pieces(tensor, row) for tensor in (query, key, value))
     parts = [
         _segment_attention(queries, keys, values, place, scaling=scaling, window=sliding_window)
-        for place in range(len(segments))
+        for place in range(len(row.segments))
     ]
     return torch.cat(parts, dim=2).transpose(1, 2), None
 
@@ -91,11 +109,10 @@ class _Pieces:
     backward pass grows with the square of the number of segments.
     """
 
-    def __init__(self, tensor: torch.Tensor, segments: Sequence[Segment]) -> None:
+    def __init__(self, tensor: torch.Tensor, row: PackedRow) -> None:
         self._tensor = tensor
-        self.segments = segments
-        self._own = torch.split(tensor, [segment.end - segment.start for segment in segments], dim=2)
-        self._places = {(segment.start, segment.end): place for place, segment in enumerate(segments)}
+        self.row = row
+        self._own = torch.split(tensor, [segment.end - segment.start for segment in row.segments], dim=2)
 
     def own(self, place: int) -> torch.Tensor:
         """What belongs to the segment itself."""
@@ -103,11 +120,11 @@ class _Pieces:
 
     def seen(self, place: int) -> torch.Tensor:
         """The prefix it hangs on, then itself."""
-        segment = self.segments[place]
+        segment = self.row.segments[place]
         if segment.prefix_end == segment.prefix_start:
             return self._own[place]
         span = (segment.prefix_start, segment.prefix_end)
-        known = self._places.get(span)
+        known = self.row.place_of(span)
         prefix = self._tensor[:, :, slice(*span)] if known is None else self._own[known]
         return torch.cat([prefix, self._own[place]], dim=2)
 
@@ -121,16 +138,30 @@ def _segment_attention(
     scaling: float | None,
     window: int | None,
 ) -> torch.Tensor:
-    segment = query.segments[place]
+    segment = query.row.segments[place]
     queries, keys, values = query.own(place), key.seen(place), value.seen(place)
-    prefix_len = segment.prefix_end - segment.prefix_start
+    copies = queries.shape[1] // keys.shape[1]
     if window is not None and keys.shape[2] <= window:
         window = None
-    if not prefix_len and window is None:
+    if segment.prefix_start == segment.prefix_end and window is None:
+        if copies > 1:
+            keys, values = keys.repeat_interleave(copies, dim=1), values.repeat_interleave(copies, dim=1)
         return scaled_dot_product_attention(queries, keys, values, is_causal=True, scale=scaling)
-    at = torch.arange(queries.shape[2], device=queries.device)[:, None] + prefix_len
-    seen = torch.arange(keys.shape[2], device=queries.device)[None, :]
-    mask = seen <= at
+    # queries that share a head's keys become one longer query: the keys, prefix and all, are not copied
+    folded = queries.reshape(1, keys.shape[1], -1, queries.shape[3])
+    mask = query.row.mask(place, window, copies, like=queries)
+    found = scaled_dot_product_attention(folded, keys, values, attn_mask=mask, scale=scaling)
+    return found.reshape(*queries.shape[:3], found.shape[3])
+
+
+def _mask(segment: Segment, window: int | None, like: torch.Tensor) -> torch.Tensor:
+    prefix_len = segment.prefix_end - segment.prefix_start
+    length = segment.end - segment.start
+    at = torch.arange(length, device=like.device)[:, None] + prefix_len
+    seen = torch.arange(prefix_len + length, device=like.device)[None, :]
+    visible = seen <= at
     if window is not None:
-        mask &= seen > at - window
-    return scaled_dot_product_attention(queries, keys, values, attn_mask=mask, scale=scaling)
+        visible &= seen > at - window
+    return torch.zeros(visible.shape, dtype=like.dtype, device=like.device).masked_fill(
+        ~visible, float("-inf")
+    )
