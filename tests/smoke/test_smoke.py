@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from mimo.recipe.loader import load_recipe
 from mimo.rollouts.corrections import read_corrections
 from mimo.rollouts.store import RolloutStore
 from mimo.stages.tasks import read_tasks
@@ -180,13 +181,13 @@ def _stored(output: Path) -> int:
 
 
 def test_more_steps_continue_instead_of_starting_over(smoke: Smoke) -> None:
-    result = smoke.driver.run(
-        "run", RECIPE, "--profile", "smoke", "--set", "rl_mixed.steps=9", "--until", "rl-mixed", "--json"
-    )
+    more = load_recipe("pro", profile="smoke").model.rl_mixed.steps + 1
+    wanted = ("--set", f"rl_mixed.steps={more}", "--until", "rl-mixed")
+    result = smoke.driver.run("run", RECIPE, "--profile", "smoke", *wanted, "--json")
     assert result.returncode == 0, result.stderr
     events = [json.loads(line) for line in result.stdout.splitlines()]
     commits = [e["about"]["step"] for e in events if e["event"] == "commit" and e["stage"] == "rl-mixed"]
-    assert commits == [9]
+    assert commits == [more]
 
 
 def _metric_rows(output: Path) -> list[dict[str, float]]:
