@@ -38,7 +38,7 @@ async def _cold_start(ctx: StageContext, spec: ColdStartSettings) -> StageResult
     with open_house(ctx, start.model_dir, start.policy) as house:
         demos = await demonstrations(ctx, house)
     async with open_school(
-        ctx, STAGE, start, spec.optimizer, grad_clip=spec.grad_clip, keep=2, server=warm
+        ctx, STAGE, start, spec.optimizer, grad_clip=spec.grad_clip, keep=2, server=warm, publish=False
     ) as school:
         rate = await _train(ctx, spec, school, demos)
         school.finish()

@@ -53,12 +53,13 @@ class School:
         ctx: StageContext,
         stage: str,
         trainer: DeepSpeedTrainer,
-        sampler: VllmSampler,
+        sampler: VllmSampler | asyncio.Task[VllmSampler],
         house: House,
         canary: Canary,
         *,
         keep: int,
     ) -> None:
+        """`sampler` may still be coming up: the first `publish` waits for it, training does not."""
         self._ctx = ctx
         self._stage = stage
         self._trainer = trainer
@@ -67,7 +68,8 @@ class School:
         self._state: dict[str, Json] = {}
         self._manifest: Mapping[str, Json] | None = None
         self._published: Path | None = None
-        self.sampler = sampler
+        self._sampler = sampler
+        self._engine_is_new = True
         self.house = house
         self.step = 0
         """Steps already done when the stage began."""
@@ -81,13 +83,23 @@ class School:
         return dict(cast("dict[str, int]", self._state.get(key, {})))
 
     @property
+    def sampler(self) -> VllmSampler:
+        """The engine, with the weights published last."""
+        assert not isinstance(self._sampler, asyncio.Task), "nothing was published yet"
+        return self._sampler
+
+    @property
     def published(self) -> Path:
         """The servable folder of the weights the sampler holds now."""
         assert self._published is not None
         return self._published
 
-    async def begin(self, start: StartingPolicy) -> None:
-        """Load the newest checkpoint (or keep the start's weights) and bring the sampler to it."""
+    async def begin(self, start: StartingPolicy, *, publish: bool = True) -> None:
+        """Load the newest checkpoint (or keep the start's weights) and bring the sampler to it.
+
+        Without `publish` the weights are exported only: a stage that trains before it samples need not wait
+        for the engine.
+        """
         from mimo.training.checkpoint import TRAINER, newest_checkpoint
 
         found = newest_checkpoint(self._root, on_damaged=self._damaged)
@@ -99,7 +111,7 @@ class School:
         elif self._ctx.resume is not None and self._ctx.resume.step > 0:
             self._ctx.count("resume without a checkpoint", why="starts over from the starting policy")
             self._ctx.rewind(0, {})
-        metrics = await self.publish(self.step, engine_started=True)
+        metrics = await self.publish(self.step) if publish else await self._export()
         self._ctx.event("weights", {"step": self.step, "start": start.policy, **metrics})
         if not (self._ctx.out / "start.json").exists():
             write_json(self._ctx.out / "start.json", {"policy": start.policy, "manifest": self._manifest})
@@ -110,6 +122,7 @@ class School:
         """One optimiser step over `sequences`, written as a batch folder first; the step's metrics."""
         from mimo.training.batch import write_batch
 
+        self._engine_lives()
         folder = self._ctx.scratch / f"batch-{step:06d}"
         write_batch(folder, sequences, kind=loss.kind, step=step)
         report: TrainReport = await asyncio.to_thread(
@@ -158,31 +171,55 @@ class School:
                 "or rl_mixed.stop_rejected_steps",
             )
 
-    async def publish(self, step: int, *, engine_started: bool = False) -> dict[str, float]:
+    async def publish(self, step: int) -> dict[str, float]:
         """Export, update the sampler, run the canary; its numbers.
 
         Raises:
-            EngineFailed: the sampler holds other weights than the trainer.
+            EngineFailed: the sampler did not come up, or holds other weights than the trainer.
         """
         from mimo.training.weights import publish_and_update
 
-        folder = self._ctx.out / "published" / f"step-{step:06d}"
+        if isinstance(self._sampler, asyncio.Task):
+            self._sampler = await self._sampler
+        folder = self._folder(step)
         version = weight_version(self._stage, step)
         report = await publish_and_update(
             self._trainer,
-            self.sampler,
+            self._sampler,
             folder,
             version,
             self._canary,
             previous=self._manifest,
-            engine_started=engine_started,
+            engine_started=self._engine_is_new,
         )
+        self._engine_is_new = False
         self._ctx.sampler_holds(folder, version)
-        if self._published is not None and self._published != folder:
-            shutil.rmtree(self._published, ignore_errors=True)
-        self._manifest, self._published = report.manifest, folder
+        self._note_export(folder, report.manifest)
         self.house.policy = f"{self._stage}:{step}"
         return report.metrics()
+
+    async def _export(self) -> dict[str, float]:
+        """Write the weights as they are where `publish` writes them."""
+        from mimo.training.manifest import check_export
+
+        folder = self._folder(self.step)
+        manifest = await asyncio.to_thread(self._trainer.export, folder)
+        check_export(folder, None)
+        self._note_export(folder, manifest)
+        return {}
+
+    def _note_export(self, folder: Path, manifest: Mapping[str, Json]) -> None:
+        if self._published is not None and self._published != folder:
+            shutil.rmtree(self._published, ignore_errors=True)
+        self._manifest, self._published = manifest, folder
+
+    def _folder(self, step: int) -> Path:
+        return self._ctx.out / "published" / f"step-{step:06d}"
+
+    def _engine_lives(self) -> None:
+        """Raise what an engine that is coming up failed with, before more is computed."""
+        if isinstance(self._sampler, asyncio.Task) and self._sampler.done():
+            self._sampler.result()
 
     def checkpoint(self, step: int, state: Mapping[str, Json]) -> None:
         """Write the checkpoint of `step`, then commit it; older ones beyond the recipe's number go."""
@@ -224,6 +261,11 @@ class School:
         self._ctx.event("weights changed", {"tensors": len(changed)})
         shutil.rmtree(self._ctx.out / "published", ignore_errors=True)
 
+    async def close(self) -> None:
+        """Close the connection to the engine, where there is one."""
+        if not isinstance(self._sampler, asyncio.Task):
+            await self._sampler.close()
+
     @property
     def _root(self) -> Path:
         return self._ctx.out / "checkpoints"
@@ -242,29 +284,38 @@ async def open_school(
     grad_clip: float,
     keep: int,
     server: asyncio.Task[SamplerHandle] | None = None,
+    publish: bool = True,
 ) -> AsyncIterator[School]:
     """A school on `start`, resumed; trainer and sampler come up side by side, the trainer ends with it.
 
-    `server` is a sampler asked for earlier on the same starting policy.
+    `server` is a sampler asked for earlier on the same starting policy; without `publish` the school is open
+    before it is up.
     """
-    from mimo.backends.vllm import VllmSampler
     from mimo.training.trainer import start_trainer
 
     server = server or asyncio.create_task(asyncio.to_thread(ctx.sampler, start.model_dir))
     config = trainer_config(ctx, start.model_dir, optimizer, grad_clip)
     trainer = await asyncio.to_thread(start_trainer, config)
+    sampler = asyncio.create_task(_connected(server, start.model_dir))
     try:
-        handle = await server
-        sampler = VllmSampler(handle.url, handle.version, reference_dir=start.model_dir)
         with open_house(ctx, start.model_dir, start.policy) as house:
             school = School(
                 ctx, stage, trainer, sampler, house, canary_for(ctx, house, start.model_dir), keep=keep
             )
-            await school.begin(start)
+            await school.begin(start, publish=publish)
             yield school
-        await sampler.close()
+        await school.close()
     finally:
+        sampler.cancel()
         await asyncio.to_thread(trainer.close)
+
+
+async def _connected(server: asyncio.Task[SamplerHandle], reference_dir: Path) -> VllmSampler:
+    """A client of the server, once it is up."""
+    from mimo.backends.vllm import VllmSampler
+
+    handle = await server
+    return VllmSampler(handle.url, handle.version, reference_dir=reference_dir)
 
 
 def canary_for(ctx: StageContext, house: House, model_dir: Path) -> Canary:

@@ -17,7 +17,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from mimo.backends.base import LossSpec, TrainReport
-from mimo.errors import MachineLacks, StageFailed
+from mimo.errors import EngineFailed, MachineLacks, StageFailed
 from mimo.recipe.loader import load_recipe
 from mimo.recipe.models import Canary as CanarySettings
 from mimo.run_dir.files import read_lines
@@ -89,6 +89,54 @@ class Lessons:
             if self.fails_after == step + 1:
                 raise StageFailed("interrupted")
         school.finish()
+
+
+@dataclass
+class Impatient:
+    """A stage that trains twice while its engine comes up; the engine fails at the second step, or never."""
+
+    name: ClassVar[str] = "cold-start"
+    fails: bool
+
+    def run(self, ctx: StageContext) -> StageResult:
+        ctx.plan(2)
+        asyncio.run(self._train(ctx))
+        return StageResult()
+
+    async def _train(self, ctx: StageContext) -> None:
+        canary = Canary(canary_sequences(VOCABULARY, SETTINGS, seed=0), SETTINGS, exact=True, seed=0)
+        engine: asyncio.Future[FolderSampler] = asyncio.get_running_loop().create_future()
+        sampler = asyncio.create_task(_wait_for(engine))
+        house = SimpleNamespace(policy="base")
+        school = School(ctx, self.name, Trainer(random_weights()), sampler, house, canary, keep=9)  # type: ignore[arg-type]
+        await school.begin(StartingPolicy(model_dir=Path(), policy="base"), publish=False)
+        for step in (1, 2):
+            if step == 2 and self.fails:
+                engine.set_exception(EngineFailed("it died"))
+                await asyncio.wait([sampler])
+            rows = make_sequences(groups=1, size=2, alone=0, seed=step)
+            await school.train(step, rows, LossSpec(kind="sft"), 0.1)
+        assert not sampler.done()
+        engine.set_result(FolderSampler(random_weights()))
+        ctx.log(2, await school.publish(2))
+        school.checkpoint(2, {})
+        school.finish()
+        await school.close()
+
+
+async def _wait_for(engine: asyncio.Future[FolderSampler]) -> FolderSampler:
+    return await engine
+
+
+def test_a_school_trains_while_its_engine_comes_up(tmp_path: Path) -> None:
+    recipe = load_recipe("pro", profile="smoke").model
+    stage = Running(Impatient(fails=False), recipe, tmp_path / "a", tmp_path / "cache", {})  # type: ignore[arg-type]
+    stage.run()
+    [row] = read_lines(stage.folder / "metrics.jsonl")
+    assert row["metrics"]["canary/mean"] < 1e-5  # type: ignore[index, call-overload, operator]
+    stage = Running(Impatient(fails=True), recipe, tmp_path / "b", tmp_path / "cache", {})  # type: ignore[arg-type]
+    with pytest.raises(EngineFailed, match="it died"):
+        stage.run()
 
 
 @pytest.fixture
