@@ -203,7 +203,13 @@ class _StageRun:
         step = max(self.work.step(), 0)
         if code == 0 and self.heard.result is not None:
             check_result(self.facts, self.work, self.heard.result)
-            manifest = make_manifest(self.work, self.attempt, self.heard.result, self.session.run.run_id)
+            manifest = make_manifest(
+                self.work,
+                self.attempt,
+                self.heard.result,
+                self.session.run.run_id,
+                published=self.session.home.output(stage, self.attempt.key),
+            )
             self.work.finish()
             folder = outputs.publish(self.session.home, self.work.folder, manifest)
             self.session.stage_done(folder, manifest)

@@ -43,8 +43,10 @@ def _has_content(path: Path) -> bool:
     return any(item.is_file() and item.stat().st_size for item in files)
 
 
-def make_manifest(work: Work, attempt: Attempt, result: Message, run_id: str) -> Manifest:
+def make_manifest(work: Work, attempt: Attempt, result: Message, run_id: str, *, published: Path) -> Manifest:
     """The manifest of a finished attempt; reads (and hashes) every file of the output.
+
+    A path of the output in a note becomes what it is once `published`.
 
     Raises:
         StageFailed: something in the output is no plain file.
@@ -78,7 +80,7 @@ def make_manifest(work: Work, attempt: Attempt, result: Message, run_id: str) ->
         attempts=attempt.attempts,
         continued_from=attempt.continued_from,
         headline={name: float(str(value)) for name, value in headline.items()},
-        notes=tuple(str(note) for note in notes),
+        notes=tuple(str(note).replace(str(work.out), str(published)) for note in notes),
         counts=counts,
         refusal={name: str(text) for name, text in refusal.items()} if isinstance(refusal, dict) else None,
     )

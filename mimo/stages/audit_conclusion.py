@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from mimo.domains.base import TaskStore
 from mimo.rollouts.corrections import write_corrections
@@ -64,7 +63,7 @@ def conclude(
     conclusion.resets.check(str(ctx.out / "report.html"))
     return StageResult(
         headline=headline(conclusion, rates),
-        notes=(*notes(conclusion, rates), f"report: {_published(ctx.out)}"),
+        notes=(*notes(conclusion, rates), f"report: {ctx.out / 'report.html'}"),
         refusal=conclusion.gate.refusal,
     )
 
@@ -191,8 +190,3 @@ def _transcripts(conclusion: Conclusion, rollouts: Mapping[str, Sequence[Rollout
     bad = [item for item in rows if item not in odd and item not in good]
     half = _TRANSCRIPTS // 2
     return odd[:half] + good[:half] + bad[: _TRANSCRIPTS - min(len(good), half)]
-
-
-def _published(out: Path) -> str:
-    """Where the report will be once the output is published."""
-    return str(out.parent.with_suffix("") / "report.html") if out.name == "out" else str(out / "report.html")

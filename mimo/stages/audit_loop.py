@@ -19,8 +19,9 @@ from mimo.stages.base import StageContext, StageResult
 from mimo.stages.engines import base_policy, open_house
 from mimo.stages.harness_choice import evaluation_harness
 from mimo.stages.heldout_harnesses import apart, evaluate_heldout_harnesses, heldout_harness_rates
+from mimo.stages.open_school import canary_for
 from mimo.stages.rl_records import sampled_traces, trace_of
-from mimo.stages.school import canary_for, weight_version
+from mimo.stages.school import weight_version
 from mimo.stages.signal_counts import count_rollouts
 from mimo.stages.start import StartingPolicy, checkpoint_policy
 from mimo.stages.tasks import read_tasks, task_folder

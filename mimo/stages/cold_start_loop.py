@@ -17,8 +17,9 @@ from mimo.stages.correction_turns import Corrected, numbers, read_rows
 from mimo.stages.demonstrations import Demonstration, demonstrations
 from mimo.stages.engines import base_policy, open_house
 from mimo.stages.harness_choice import evaluation_harness
+from mimo.stages.open_school import open_school
 from mimo.stages.rl_records import sampled_traces, trace_of
-from mimo.stages.school import School, open_school
+from mimo.stages.school import School
 from mimo.stages.sft import sft_batch, warmed_up
 from mimo.stages.start import StartingPolicy
 from mimo.stages.tasks import tasks_of

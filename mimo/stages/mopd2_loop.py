@@ -30,10 +30,11 @@ from mimo.stages.mopd2_signal import (
     has_tokens,
     payload_of,
 )
+from mimo.stages.open_school import open_school
 from mimo.stages.rl_loop import signal_rules
 from mimo.stages.rl_records import sampled_traces, trace_of
 from mimo.stages.rl_sequences import rl_sequences
-from mimo.stages.school import School, open_school
+from mimo.stages.school import School
 from mimo.stages.signal_counts import count_clipped, count_rollouts
 from mimo.stages.start import StartingPolicy, checkpoint_policy, starting_policy
 from mimo.stages.tasks import tasks_of

@@ -18,9 +18,10 @@ from mimo.stages.domain_metrics import domain_metrics, last_pass_rates, mixture_
 from mimo.stages.feed import MixedFeed
 from mimo.stages.grade import Grading, open_judge, read_rubrics
 from mimo.stages.hack_audit import HackAudit
+from mimo.stages.open_school import open_school
 from mimo.stages.rl_metrics import step_metrics, time_metrics
 from mimo.stages.rl_records import record_step
-from mimo.stages.school import School, open_school, weight_version
+from mimo.stages.school import School, weight_version
 from mimo.stages.sft import warmed_up
 from mimo.stages.signal_counts import count_rollouts, count_signal
 from mimo.stages.start import starting_policy

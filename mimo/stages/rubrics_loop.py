@@ -20,9 +20,10 @@ from mimo.stages.engines import open_house
 from mimo.stages.grade import open_judge
 from mimo.stages.harness_choice import evaluation_harness
 from mimo.stages.hold import hold
+from mimo.stages.open_school import canary_for
 from mimo.stages.rl_records import sampled_traces, trace_of
 from mimo.stages.routing import Routed, route, stored_attempts
-from mimo.stages.school import canary_for, weight_version
+from mimo.stages.school import weight_version
 from mimo.stages.start import starting_policy
 from mimo.stages.tasks import read_tasks, task_folder, task_store, tasks_of
 from mimo.types import Task

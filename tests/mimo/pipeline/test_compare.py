@@ -106,7 +106,7 @@ def test_what_differs_and_what_is_shared(bench: Bench) -> None:
 
 def test_a_task_source_is_compared_by_place(bench: Bench) -> None:
     a = run(bench)
-    source = "{kind: generated, domain: coding, seed: 8, train: 48, heldout: 12, level: 1}"
+    source = "{kind: generated, domain: coding, seed: 8, train: 32, heldout: 12, level: 1}"
     b = run(bench, f"tasks.sources=[{source}, {source}]", "rl_mixed.group_size=4")
     found = {str(row["key"]): row for row in compare(a, b).params}
     assert set(found) == {"tasks.sources.0.seed", "tasks.sources.1", "rl_mixed.group_size"}
