@@ -48,6 +48,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Remove what no kept run needs; sizes are shown first.",
     ),
     "runs": ("commands.runs:runs", "List runs, or show one."),
+    "show": ("commands.show:show", "Show one run, or one rollout as a transcript."),
     "compare": (
         "commands.compare:compare",
         "Show two runs side by side: parameters, pass rates, stages, time.",
