@@ -53,6 +53,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "commands.compare:compare",
         "Show two runs side by side: parameters, pass rates, stages, time.",
     ),
+    "ui": ("commands.ui:ui", "Serve MLflow's pages over the runs here, on this machine only, until Ctrl-C."),
     "recipe": ("commands.recipe:recipe", "Check, show or describe a recipe; nothing runs."),
     "doctor": ("commands.doctor:doctor", "What this machine can run, with a remedy for what it cannot."),
     "track": ("commands.track:track", "Work with the MLflow copy of runs."),
