@@ -54,6 +54,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Show two runs side by side: parameters, pass rates, stages, time.",
     ),
     "ui": ("commands.ui:ui", "Serve MLflow's pages over the runs here, on this machine only, until Ctrl-C."),
+    "init": (
+        "commands.init:init",
+        "Make a project of one's own in DIR: a recipe, a first task, a README; nothing is replaced.",
+    ),
     "recipe": ("commands.recipe:recipe", "Check, show or describe a recipe; nothing runs."),
     "doctor": ("commands.doctor:doctor", "What this machine can run, with a remedy for what it cannot."),
     "track": ("commands.track:track", "Work with the MLflow copy of runs."),

@@ -32,8 +32,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 def tracked_at(home: Home, uri: str) -> None:
     record = RunRecord(
         run=RUN, recipe_file="demo.yaml", name="demo", variant="pro", profile="smoke", overrides=(),
-        created=0.0, result="", recipe={"runtime": {"tracking_uri": uri}, "tracking": {"experiment": "e"}, "stages": []},
-        origins={}, git={}, command="mimo run demo.yaml",
+        created=0.0, result="", origins={}, git={}, command="mimo run demo.yaml",
+        recipe={"runtime": {"tracking_uri": uri}, "tracking": {"experiment": "e"}, "stages": []},
+
     )  # fmt: skip
     RunFolder.create(home, record)
 
