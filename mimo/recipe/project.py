@@ -1,4 +1,4 @@
-"""A project of one's own: the files of `recipes/project`, put into a folder under its name; nothing is replaced."""
+"""A project of one's own: the files of `recipes/project` under a new name; nothing is replaced."""
 
 from __future__ import annotations
 

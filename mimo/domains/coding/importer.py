@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import cast
 
 from mimo.domains.base import OpenSpec, TaskStore, open_local
@@ -138,7 +138,7 @@ def _task(folder: TaskFolder, snapshot: str, commit: str, private: str, limits: 
         instruction=folder.instruction,
         base_commit=commit,
         environment=Environment(
-            image=image, snapshot=snapshot, workdir=WORKDIR, env=dict(BASE_ENV), limits=limits
+            image=image, snapshot=snapshot, workdir=_workdir(folder), env=dict(BASE_ENV), limits=limits
         ),
         verifier=Verifier(
             kind="tests",
@@ -155,6 +155,17 @@ def _task(folder: TaskFolder, snapshot: str, commit: str, private: str, limits: 
         ),
         private=private,
     )
+
+
+def _workdir(folder: TaskFolder) -> str:
+    """Where the work tree is in the box; RecipeError if that is no absolute path."""
+    place = folder.text("workdir", WORKDIR)
+    if not PurePosixPath(place).is_absolute() or place == "/" or ".." in PurePosixPath(place).parts:
+        raise RecipeError(
+            f"{folder.path / 'task.toml'}: metadata.mimo.workdir is {place!r}",
+            hint="an absolute folder, not /",
+        )
+    return place
 
 
 def folder_task_id(path: Path) -> str:
