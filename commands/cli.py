@@ -29,7 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "mopd2": ("commands.stages:mopd2", "Distil teachers into the student, with teacher and SFT prefixes."),
     "audit": (
-        "commands.stages:audit",
+        "commands.audit:audit",
         "Evaluate every policy, audit every trajectory for hacks, judge the gate, write the report.",
     ),
     "status": ("commands.status:status", "Show the stages of a recipe, its newest run, and who runs it."),
