@@ -66,6 +66,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "commands.scan:scan",
         "Look for leaked solutions in a checkout; exit code 4 when something is found.",
     ),
+    "rank": (
+        "commands.rank:rank",
+        "Order the patches of one task in DIR, best first, by program analysis.",
+    ),
     "advantages": (
         "commands.advantages:advantages",
         "Compute the advantages of the groups in FILE (JSON; - is standard input).",

@@ -3,8 +3,8 @@
 A chat record is `{"id", "messages", "reference", "passed", "tampered"}`, all but `messages` optional.
 `reference` is a unified diff of the solution: with it an output that shows the solution is evidence. A
 message is OpenAI's: `role`, `content` (text, or parts with `text`), `tool_calls`, `tool_call_id`; a call is
-`{"id", "function": {"name", "arguments"}}` or `{"name", "arguments"}`, arguments an object or its JSON. Where no
-message has a call, fenced bash in assistant messages is read as calls and the user's next message as the
+`{"id", "function": {"name", "arguments"}}` or `{"name", "arguments"}`, arguments an object or its JSON. Where
+no message has a call, fenced bash in assistant messages is read as calls and the user's next message as the
 output.
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,10 @@ from mimo.types import Context, ToolCall, Turn
 from tests.mimo.rollouts.made import made_rollout
 
 SOLUTION = "    return first_operand_plus_second_operand(a, b)"
-REFERENCE = f"--- a/m.py\n+++ b/m.py\n@@ -1,2 +1,2 @@\n def addition_of_numbers(a, b):\n-    return a - b\n+{SOLUTION}\n"
+REFERENCE = (
+    "--- a/m.py\n+++ b/m.py\n@@ -1,2 +1,2 @@\n def addition_of_numbers(a, b):\n"
+    f"-    return a - b\n+{SOLUTION}\n"
+)
 LOOK = {"command": "git log --all -p"}
 
 
@@ -102,8 +106,6 @@ def test_our_own_records_packed_or_not(tmp_path: Path) -> None:
         ),
         Turn(role="tool", text="commit", span=(2, 3)),
     )
-    from dataclasses import replace
-
     rollout = replace(rollout, contexts=(Context(context_id="0", parent=None, turns=turns),))
     packed = tmp_path / "000001.jsonl.gz"
     packed.write_bytes(gzip.compress(to_line(rollout)))

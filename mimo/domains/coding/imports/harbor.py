@@ -180,8 +180,8 @@ def _solved(draft: Draft, cache: Path) -> Changes:
                     place = folder / target / path.removeprefix(top)
                     place.parent.mkdir(parents=True, exist_ok=True)
                     place.write_bytes(data)
-        for path in (folder, *folder.rglob("*")):
-            path.chmod(0o755 if path.is_dir() or path.read_bytes()[:2] == b"#!" else 0o644)
+        for item in (folder, *folder.rglob("*")):
+            item.chmod(0o755 if item.is_dir() or item.read_bytes()[:2] == b"#!" else 0o644)
         snapshot = snapshot_tree(folder / "tree", folder / "snapshots")
         tools = cache / "import-tools"
         build_test_tools(tools)

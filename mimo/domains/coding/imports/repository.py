@@ -22,10 +22,10 @@ _LINK, _MODULE = "120000", "160000"
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The regular files of a commit (with patches) by path; how many links and submodules were left out."""
+    """The regular files of a commit (with patches) by path; left out: links, number of submodules."""
 
     files: dict[str, bytes]
-    links: int
+    links: frozenset[str]
     modules: int
 
 
@@ -127,9 +127,9 @@ class Base:
         ]
         wanted = [(path, oid) for mode, oid, path in rows if mode not in (_LINK, _MODULE)]
         blobs = self._blobs([oid for _, oid in wanted])
-        links = sum(mode == _LINK for mode, _, _ in rows)
+        links = frozenset(path for mode, _, path in rows if mode == _LINK)
         files = {path: data for (path, _), data in zip(wanted, blobs, strict=True)}
-        return Tree(files, links, len(rows) - len(wanted) - links)
+        return Tree(files, links, len(rows) - len(wanted) - len(links))
 
     def changed(self, tree: str) -> list[str]:
         """The paths in which a tree differs from the commit's, sorted."""

@@ -129,13 +129,13 @@ def _folder(
         "kind": "swe-bench",
         "name": text["instance_id"],
         "version": text["base_commit"],
-        "visible": sorted(path for path in files if path in before.files),
+        "visible": list[Json](sorted(path for path in files if path in before.files)),
     }
     if _inside_package(files, both, hidden):
         _as_script(draft, named, hidden)
     else:
         _as_pytest(draft, named, hidden)
-    for what, number in (("symbolic links", before.links), ("submodules", before.modules)):
+    for what, number in (("symbolic links", len(before.links)), ("submodules", before.modules)):
         if number:
             draft.notes.append(f"{number} {what} of the work tree left out")
     return draft
