@@ -59,6 +59,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Make a project of one's own in DIR: a recipe, a first task, a README; nothing is replaced.",
     ),
     "import": ("commands.import_:import_", "Make task folders of tasks in other formats."),
+    "export": ("commands.export:export", "Take a trained policy, or rollouts, out of a run."),
     "recipe": ("commands.recipe:recipe", "Check, show or describe a recipe; nothing runs."),
     "doctor": ("commands.doctor:doctor", "What this machine can run, with a remedy for what it cannot."),
     "track": ("commands.track:track", "Work with the MLflow copy of runs."),

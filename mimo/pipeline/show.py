@@ -12,7 +12,7 @@ from mimo.pipeline.compared_run import ComparedRun, StageFacts, read_run
 from mimo.pipeline.show_rollout import group_data, rollout_data
 from mimo.pipeline.show_run import run_data, stage_data
 from mimo.recipe.layers import find_recipe
-from mimo.rollouts.find import STORES, Entry, entries, matching, near, plain_id
+from mimo.rollouts.find import Entry, matching, near, plain_id, stage_entries
 from mimo.run_dir.home import find_home
 from mimo.run_dir.runs import list_runs
 from mimo.types import Json
@@ -60,16 +60,27 @@ def show(name: str, what: str | None = None, profile: str | None = None) -> Show
     return _found(side, places, plain_id(ident))
 
 
+def find_side(name: str, profile: str | None = None) -> ComparedRun:
+    """The run that `name` means: a run id, `last`, or a recipe (its newest run); errors as `find_run`."""
+    home = find_home(Path.cwd() / "recipe.yaml")
+    newest = list_runs(home) if name == _LAST and not home.run(name).is_dir() else []
+    return read_run(home, newest[0]) if newest else find_run(name, profile)
+
+
 def _side(name: str, what: str | None, profile: str | None) -> tuple[ComparedRun, str | None]:
     """The run, and what is wanted of it."""
     home = find_home(Path.cwd() / "recipe.yaml")
     newest = list_runs(home)
     is_run = "/" not in name and home.run(name).is_dir()
-    if name == _LAST and not is_run and newest:
-        return read_run(home, newest[0]), what
-    if what is None and not is_run and newest and not find_recipe(Path(name), name).is_file():
+    if (
+        what is None
+        and name != _LAST
+        and not is_run
+        and newest
+        and not find_recipe(Path(name), name).is_file()
+    ):
         return read_run(home, newest[0]), name
-    return find_run(name, profile), what
+    return find_side(name, profile), what
 
 
 def _found(side: ComparedRun, places: list[StageFacts], ident: str) -> Shown:
@@ -113,9 +124,5 @@ def _unknown(side: ComparedRun, every: list[Entry], ident: str) -> RecipeError:
 
 def _entries(item: StageFacts) -> Iterator[Entry]:
     output = item.folder or item.partial
-    for name in STORES if output else ():
-        assert output is not None
-        try:
-            yield from entries(item.stage, output / name)
-        except (ValueError, EOFError, OSError) as error:
-            raise RecipeError(f"{output / name}: rollouts cannot be read: {error}") from error
+    if output is not None:
+        yield from stage_entries(item.stage, output)

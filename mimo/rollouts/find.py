@@ -74,6 +74,15 @@ def entries(stage: str, folder: Path) -> Iterator[Entry]:
                 )
 
 
+def stage_entries(stage: str, output: Path, stores: Iterable[str] = STORES) -> Iterator[Entry]:
+    """Every rollout of a stage's output, store by store; RecipeError where one cannot be read."""
+    for name in stores:
+        try:
+            yield from entries(stage, output / name)
+        except (ValueError, EOFError, OSError) as error:
+            raise RecipeError(f"{output / name}: rollouts cannot be read: {error}") from error
+
+
 def plain_id(name: str) -> str:
     """The id as records spell it: `s000003-g00002-r5` is `s000003-g00002.5`."""
     member = _MEMBER.match(name)
