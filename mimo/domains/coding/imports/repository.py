@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from mimo.domains.coding.importer import MAX_TREE_BYTES
 from mimo.domains.coding.imports.importing import CannotImport
+from sandbox.git_rebuild import pack_history
 from sandbox.git_run import GitRebuildError, run_git
 from sandbox.scratch import temporary_parent
 
@@ -79,6 +80,7 @@ class Base:
     """One commit of a repository; a context manager."""
 
     def __init__(self, repository: Path, commit: str) -> None:
+        self._repository = repository
         self._at = ("-C", str(repository))
         try:
             found = run_git(*self._at, "rev-parse", "--verify", "--end-of-options", f"{commit}^{{commit}}")
@@ -137,6 +139,13 @@ class Base:
             "diff-tree", "-r", "-z", "--no-renames", "--name-only", f"{self.commit}^{{tree}}", tree
         )
         return sorted(path.decode("utf-8", "surrogateescape") for path in said.split(b"\0") if path)
+
+    def history(self) -> bytes:
+        """A pack of all that the commit reaches; CannotImport where objects are missing (a shallow clone)."""
+        try:
+            return pack_history(self._repository, self.commit)
+        except GitRebuildError as error:
+            raise CannotImport(f"{self._repository} is no whole clone: {_last(error)}") from error
 
     def _blobs(self, oids: list[str]) -> list[bytes]:
         asked = "".join(f"{oid}\n" for oid in oids).encode()

@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import cast
 
+from mimo.domains.coding.importer import HISTORY, MAX_TREE_BYTES
 from mimo.domains.coding.imports.importing import CannotImport, Draft, Outcome, Wanted, folder_name
 from mimo.domains.coding.imports.repository import Base, Repositories, Tree
 from mimo.errors import RecipeError
@@ -96,7 +97,19 @@ def _draft(row: Mapping[str, Json], repositories: Repositories) -> Draft:
         both = base.tree(base.patched([("test_patch", text["test_patch"]), ("patch", text["patch"])]))
         gold = base.patched([("patch", text["patch"])])
         reference, repaired = base.changed(gold), base.tree(gold)
-    return _folder(text, named, before, both, frozenset(touched), (reference, repaired))
+        draft = _folder(text, named, before, both, frozenset(touched), (reference, repaired))
+        _history(draft, base)
+    return draft
+
+
+def _history(draft: Draft, base: Base) -> None:
+    """What the base commit reaches, so that prepare-env can make its history; too large: one commit."""
+    pack = base.history()
+    if len(pack) > MAX_TREE_BYTES:
+        draft.notes.append(f"history of {len(pack) // 1_000_000} MB left out: the task has one commit")
+        return
+    draft.files[HISTORY] = pack
+    draft.facts["base_commit"] = base.commit
 
 
 def _folder(

@@ -42,6 +42,8 @@ class Source:
 
     clones: Path
     record: dict[str, Any]
+    after: str
+    """The commit of the repair."""
 
     def write(self, file: Path, *changes: dict[str, Any]) -> Path:
         """JSON lines: a record for each set of changes to the usual one."""
@@ -56,9 +58,10 @@ def made_source(folder: Path) -> Source:
         config.set_value("user", "name", "a").set_value("user", "email", "a@b")
     root = Path(repo.working_dir)
     (root / "link").symlink_to("README.md")
+    _commit(repo, {"README.md": "to be\n"}, "before")
     base = _commit(repo, FIRST)
     (root / "calc/old.py").unlink()
-    _commit(repo, SECOND)
+    after = _commit(repo, SECOND)
     tests = ("tests", "calc/tests")
     record = {
         "instance_id": "acme__calc-1",
@@ -71,13 +74,13 @@ def made_source(folder: Path) -> Source:
         "FAIL_TO_PASS": json.dumps(["tests/test_core.py::test_add"]),
         "PASS_TO_PASS": ["tests/test_core.py::test_twice"],
     }
-    return Source(clones=folder, record=record)
+    return Source(clones=folder, record=record, after=after)
 
 
-def _commit(repo: git.Repo, files: dict[str, str]) -> str:
+def _commit(repo: git.Repo, files: dict[str, str], message: str = "change") -> str:
     for path, text in files.items():
         target = Path(repo.working_dir) / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
     repo.git.add("--all")
-    return repo.index.commit("change").hexsha
+    return repo.index.commit(message).hexsha

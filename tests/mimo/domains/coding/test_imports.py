@@ -16,7 +16,8 @@ from mimo.domains.coding.imports.repository import Repositories
 from mimo.domains.coding.imports.swebench import swebench_tasks
 from mimo.errors import RecipeError
 from mimo.types import Task
-from tests.mimo.domains.coding.conftest import NOTHING, RIGHT, VISIBLE, WRONG, Lab
+from sandbox.git_run import GitRebuildError, run_git
+from tests.mimo.domains.coding.conftest import LIMITS, NOTHING, RIGHT, VISIBLE, WRONG, Lab
 from tests.mimo.domains.coding.source_repository import Source, made_source
 
 TEST = "from mathx import add\n\n\ndef test_add():\n    assert add(19, 23) == 42\n"
@@ -49,6 +50,10 @@ def holds(lab: Lab, folder: Path, name: str) -> Task:
     return task
 
 
+def messages(tree: Path) -> list[str]:
+    return run_git("-C", str(tree), "log", "--format=%s").decode().split()
+
+
 def test_a_record_becomes_a_task_that_holds(lab: Lab, source: Source, tmp_path: Path) -> None:
     (done,) = swebench(source, tmp_path, {})
     assert (done.what, done.notes) == ("imported", ("1 symbolic links of the work tree left out",))
@@ -59,6 +64,10 @@ def test_a_record_becomes_a_task_that_holds(lab: Lab, source: Source, tmp_path: 
     assert task.instruction == "add subtracts\n"
     assert task.source.version == source.record["base_commit"]
     tree = lab.store.snapshot(task)
+    assert task.base_commit == source.record["base_commit"]
+    assert messages(tree) == ["change", "before"]
+    with pytest.raises(GitRebuildError):
+        run_git("-C", str(tree), "cat-file", "-e", source.after)
     assert "test_add" not in (tree / "tests/test_core.py").read_text()
     assert (tree / "calc/old.py").exists()
     solution = tmp_path / "out/acme__calc-1/solution"
@@ -66,6 +75,17 @@ def test_a_record_becomes_a_task_that_holds(lab: Lab, source: Source, tmp_path: 
     assert (solution / "files/calc/new.py").read_text() == "here = True\n"
     everything = b"".join(path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file())
     assert b"SECRET HINT" not in everything
+
+
+def test_a_history_that_does_not_fit_is_an_error(lab: Lab, source: Source, tmp_path: Path) -> None:
+    swebench(source, tmp_path, {})
+    folder = tmp_path / "out" / "acme__calc-1"
+    task = lab.domain.import_folder(folder, lab.store, limits=LIMITS, history="none", cache=lab.cache)
+    assert task.base_commit != source.record["base_commit"]
+    assert messages(lab.store.snapshot(task)) == ["base"]
+    (folder / "environment" / "history.pack").write_bytes(b"damaged")
+    with pytest.raises(RecipeError, match="does not hold metadata"):
+        lab.imported(folder)
 
 
 def test_tests_inside_a_package_run_in_place(lab: Lab, source: Source, tmp_path: Path) -> None:
