@@ -60,6 +60,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "import": ("commands.import_:import_", "Make task folders of tasks in other formats."),
     "export": ("commands.export:export", "Take a trained policy, or rollouts, out of a run."),
+    "eval": (
+        "commands.eval:eval_",
+        "Evaluate a checkpoint on tasks: pass rates with intervals, hack audit, report.",
+    ),
     "recipe": ("commands.recipe:recipe", "Check, show or describe a recipe; nothing runs."),
     "doctor": ("commands.doctor:doctor", "What this machine can run, with a remedy for what it cannot."),
     "track": ("commands.track:track", "Work with the MLflow copy of runs."),
