@@ -70,7 +70,7 @@ def test_imported_tasks_pass_prepare_env(tmp_path: Path) -> None:
     )
     ran = subprocess.run(
         [sys.executable, "-m", "mimo", "run", str(recipe), "--profile", "smoke", "--until", "prepare-env",
-         "--set", "runtime.tracking_uri=none"],
+         "--set", "runtime.tracking_uri=none", "--set", "prepare_env.reruns=1"],
         cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr
