@@ -29,7 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "mopd2": ("commands.stages:mopd2", "Distil teachers into the student, with teacher and SFT prefixes."),
     "audit": (
-        "commands.stages:audit",
+        "commands.audit:audit",
         "Evaluate every policy, audit every trajectory for hacks, judge the gate, write the report.",
     ),
     "status": ("commands.status:status", "Show the stages of a recipe, its newest run, and who runs it."),
@@ -48,9 +48,21 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Remove what no kept run needs; sizes are shown first.",
     ),
     "runs": ("commands.runs:runs", "List runs, or show one."),
+    "show": ("commands.show:show", "Show one run, or one rollout as a transcript."),
     "compare": (
         "commands.compare:compare",
         "Show two runs side by side: parameters, pass rates, stages, time.",
+    ),
+    "ui": ("commands.ui:ui", "Serve MLflow's pages over the runs here, on this machine only, until Ctrl-C."),
+    "init": (
+        "commands.init:init",
+        "Make a project of one's own in DIR: a recipe, a first task, a README; nothing is replaced.",
+    ),
+    "import": ("commands.import_:import_", "Make task folders of tasks in other formats."),
+    "export": ("commands.export:export", "Take a trained policy, or rollouts, out of a run."),
+    "eval": (
+        "commands.eval:eval_",
+        "Evaluate a checkpoint on tasks: pass rates with intervals, hack audit, report.",
     ),
     "recipe": ("commands.recipe:recipe", "Check, show or describe a recipe; nothing runs."),
     "doctor": ("commands.doctor:doctor", "What this machine can run, with a remedy for what it cannot."),
@@ -58,6 +70,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "scan": (
         "commands.scan:scan",
         "Look for leaked solutions in a checkout; exit code 4 when something is found.",
+    ),
+    "rank": (
+        "commands.rank:rank",
+        "Order the patches of one task in DIR, best first, by program analysis.",
     ),
     "advantages": (
         "commands.advantages:advantages",

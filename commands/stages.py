@@ -1,4 +1,4 @@
-"""`mimo prepare-env` … `mimo audit`: one stage of a recipe, made from the stage's own facts."""
+"""`mimo prepare-env` … `mimo mopd2`: one stage of a recipe, made from the stage's own facts."""
 
 from __future__ import annotations
 
@@ -49,6 +49,3 @@ synthesize_rubrics = stage_command(
 )
 rl_mixed = stage_command("rl-mixed", "Reinforcement learning on groups of rollouts with graded rewards.")
 mopd2 = stage_command("mopd2", "Distil teachers into the student, with teacher and SFT prefixes.")
-audit = stage_command(
-    "audit", "Evaluate every policy, audit every trajectory for hacks, judge the gate, write the report."
-)

@@ -18,7 +18,16 @@ from sandbox.paths import remove_tree
 from sandbox.scratch import temporary_parent
 from sandbox.snapshot import MTIME
 
-__all__ = ["GitRebuildError", "check_git", "find_git", "init_git", "rebuild_git", "remove_git"]
+__all__ = [
+    "GitRebuildError",
+    "check_git",
+    "find_git",
+    "init_git",
+    "pack_history",
+    "rebuild_git",
+    "remove_git",
+    "unpack_history",
+]
 
 _CONFIG = (
     "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = false\n"
@@ -71,6 +80,25 @@ def rebuild_git(
     _fill(dest_tree, git_dir, checkout=empty)
     set_times(dest_tree)
     return commit
+
+
+def pack_history(source_repo: Path, base_commit: str) -> bytes:
+    """One pack with what `base_commit` of a trusted repository reaches, and nothing else.
+
+    Raises:
+        GitRebuildError: no such commit, or objects are missing (a shallow or partial clone).
+    """
+    return _pack(source_repo, base_commit)
+
+
+def unpack_history(pack: Path, git_dir: Path) -> None:
+    """Make `git_dir` a bare repository with the objects of a pack that `pack_history` made.
+
+    Raises:
+        GitRebuildError: the pack is damaged.
+    """
+    _empty_repository(git_dir)
+    run_git(f"--git-dir={git_dir}", "index-pack", "--stdin", data=pack.read_bytes())
 
 
 def _pack(source: Path, start: str) -> bytes:

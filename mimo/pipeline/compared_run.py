@@ -31,7 +31,8 @@ class StageFacts:
 
     `what` is `ran`, `reused`, `removed` (its result is no longer in the store), `skipped`, `not selected`,
     `not reached`, `running`, `unfinished`, `stopped` or `failed`. `manifest` and `folder` are those of the
-    result, None without one; `seconds` is what making it took, in whichever run, or took so far.
+    result, None without one; `seconds` is what making it took, in whichever run, or took so far. `partial`
+    is where an unfinished stage's output grows.
     """
 
     stage: str
@@ -41,6 +42,7 @@ class StageFacts:
     seconds: float | None = None
     manifest: Manifest | None = None
     folder: Path | None = None
+    partial: Path | None = None
 
     @property
     def done(self) -> bool:
@@ -213,7 +215,7 @@ def _unfinished(home: Home, run: RunFolder, end: Event, *, alive: bool, since: f
     committed, attempt = work.committed(), work.attempt()
     done = f"{committed.step} of {committed.planned} units" if committed else "nothing committed"
     seconds = since + (attempt.seconds if attempt else 0.0)
-    return StageFacts(stage=stage, what=what, why=done, seconds=seconds)
+    return StageFacts(stage=stage, what=what, why=done, seconds=seconds, partial=work.out)
 
 
 def _work(home: Home, run: RunFolder, stage: str) -> Work | None:

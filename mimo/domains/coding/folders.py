@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from typing import Self, cast
 from mimo.domains.coding.importer import folder_task_id, read_folder
 from mimo.errors import RecipeError
 from mimo.types import Json
+
+_HEADER = re.compile(r"^[ \t]*\[[ \t]*metadata[ \t]*\.[ \t]*mimo[ \t]*\][ \t]*(#.*)?$", re.M)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,21 +51,31 @@ class FolderTasks:
         target = folder / task_id
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(path, target, symlinks=True)
-        if not facts:
-            added: dict[str, Json] = {
-                "schema": 1,
-                "task_id": task_id,
-                "domain": "coding",
-                "family": path.name,
-                "split": self.split,
-                "kind": "folder",
-                "name": path.name,
-            }
-            rows = "".join(f"{key} = {json.dumps(value)}\n" for key, value in added.items())
-            with open(target / "task.toml", "a") as file:
-                file.write(f"\n[metadata.mimo]\n{rows}")
+        known: dict[str, Json] = {
+            "schema": 1,
+            "task_id": task_id,
+            "domain": "coding",
+            "family": path.name,
+            "split": self.split,
+            "kind": "folder",
+            "name": path.name,
+        }
+        _add_facts(target / "task.toml", facts, {key: known[key] for key in known if key not in facts})
         return target
 
     def _folders(self) -> dict[str, Path]:
         places = [self.path] if (self.path / "task.toml").is_file() else sorted(self.path.iterdir())
         return {folder_task_id(place): place for place in places if (place / "task.toml").is_file()}
+
+
+def _add_facts(file: Path, facts: Mapping[str, Json], added: Mapping[str, Json]) -> None:
+    """Write what is not said yet into `[metadata.mimo]`; RecipeError if that is no table of its own."""
+    rows = "".join(f"{key} = {json.dumps(value)}\n" for key, value in added.items())
+    text = file.read_text()
+    if not facts and _HEADER.search(text) is None:
+        file.write_text(f"{text}\n[metadata.mimo]\n{rows}")
+        return
+    found = _HEADER.search(text)
+    if found is None:
+        raise RecipeError(f"{file}: write [metadata.mimo] as a table of its own")
+    file.write_text(f"{text[: found.end()]}\n{rows}{text[found.end() :]}")

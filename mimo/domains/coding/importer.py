@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import cast
 
 from mimo.domains.base import OpenSpec, TaskStore, open_local
@@ -20,7 +20,7 @@ from mimo.domains.coding.reference import reference_files
 from mimo.domains.coding.telling_tests import with_telling_tests
 from mimo.errors import RecipeError
 from mimo.types import Domain, Environment, Json, Limits, Source, Split, Task, Verifier
-from sandbox.git_rebuild import init_git
+from sandbox.git_rebuild import GitRebuildError, init_git, rebuild_git, unpack_history
 from sandbox.rootfs import build_test_tools, ensure_rootfs, rootfs_digest
 from sandbox.snapshot import snapshot_tree
 
@@ -35,6 +35,8 @@ BASE_ENV = {
     "PYTHONNOUSERSITE": "1",
 }
 MAX_TREE_BYTES = 64_000_000
+HISTORY = "environment/history.pack"
+"""Optional: a git pack of what the base commit reaches, for `prepare_env.history: past`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,12 +105,11 @@ def import_task(
         RecipeError: see `read_folder`; also a work tree with links that leave it, or one that is too large.
     """
     folder = read_folder(path)
-    del history  # a folder's repository has no history of its own: one commit is all there is
     store.root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=store.root, prefix=".import-") as scratch:
         tree = Path(scratch) / "tree"
         copy_tree(path / "environment" / "repo", tree)
-        commit = init_git(tree)
+        commit = _with_git(folder, tree, Path(scratch), history)
         snapshot = snapshot_tree(tree, store.root / "snapshots")
         private = store_private(path, store)
     if folder.text("runner", "pytest") not in ("functions", "checks"):
@@ -119,6 +120,22 @@ def import_task(
     if task.verifier.expect["runner"] == "pytest" and not named and has_reference:
         return with_telling_tests(task, store, cache, open_spec)
     return task
+
+
+def _with_git(folder: TaskFolder, tree: Path, scratch: Path, history: str) -> str:
+    """The commit that `tree` stands on: that of `environment/history.pack`, else one made of its files."""
+    pack = folder.path / HISTORY
+    if not pack.is_file():
+        return init_git(tree)
+    base = folder.text("base_commit", "")
+    try:
+        unpack_history(pack, scratch / "git")
+        return rebuild_git(scratch / "git", base, tree, "past" if history == "past" else "none")
+    except GitRebuildError as error:
+        raise RecipeError(
+            f"{pack} does not hold metadata.mimo.base_commit {base!r}: {error}",
+            hint="import the task again, or remove the pack",
+        ) from error
 
 
 def _task(folder: TaskFolder, snapshot: str, commit: str, private: str, limits: Limits, image: str) -> Task:
@@ -138,7 +155,7 @@ def _task(folder: TaskFolder, snapshot: str, commit: str, private: str, limits: 
         instruction=folder.instruction,
         base_commit=commit,
         environment=Environment(
-            image=image, snapshot=snapshot, workdir=WORKDIR, env=dict(BASE_ENV), limits=limits
+            image=image, snapshot=snapshot, workdir=_workdir(folder), env=dict(BASE_ENV), limits=limits
         ),
         verifier=Verifier(
             kind="tests",
@@ -155,6 +172,17 @@ def _task(folder: TaskFolder, snapshot: str, commit: str, private: str, limits: 
         ),
         private=private,
     )
+
+
+def _workdir(folder: TaskFolder) -> str:
+    """Where the work tree is in the box; RecipeError if that is no absolute path."""
+    place = folder.text("workdir", WORKDIR)
+    if not PurePosixPath(place).is_absolute() or place == "/" or ".." in PurePosixPath(place).parts:
+        raise RecipeError(
+            f"{folder.path / 'task.toml'}: metadata.mimo.workdir is {place!r}",
+            hint="an absolute folder, not /",
+        )
+    return place
 
 
 def folder_task_id(path: Path) -> str:

@@ -116,6 +116,11 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.delenv("KNOBS", raising=False)
+    return made_bench(tmp_path)
+
+
+def made_bench(tmp_path: Path) -> Bench:
+    """A bench below `tmp_path`."""
     recipe = tmp_path / "demo.yaml"
     recipe.write_text(
         f"schema: 1\nextends: {ROOT / 'recipes' / 'pro.yaml'}\nname: demo\n"

@@ -190,7 +190,8 @@ class Last:
 
     def run(self, ctx: StageContext) -> StageResult:
         ctx.plan(1)
-        names = sorted(path.name for path in ctx.inputs["rl-mixed"].glob("step-*"))
+        steps = ctx.inputs["rl-mixed"].glob("step-*") if "rl-mixed" in ctx.inputs else ()
+        names = sorted(path.name for path in steps)
         (ctx.out / "report.json").write_text(json.dumps({"steps": names, "inputs": sorted(ctx.inputs)}))
         ctx.commit(1, {})
         said = knobs().get("refuse")
