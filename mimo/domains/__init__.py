@@ -15,6 +15,7 @@ DOMAINS = Registry(
         "coding": "mimo.domains.coding.domain:Coding",
         "agent": "mimo.domains.agent.domain:Agent",
         "cyber": "mimo.domains.cyber.domain:Cyber",
+        "visual": "mimo.domains.visual.domain:Visual",
     },
 )
 

@@ -151,3 +151,12 @@ class MistakeExpert(Protocol):
             NotCorrectable: nothing can follow the faulty turns.
         """
         ...
+
+
+@runtime_checkable
+class PartlyMade(Protocol):
+    """A domain that can make some of a source's tasks where this machine lacks what the others need."""
+
+    def lacks(self, source: Mapping[str, Json]) -> Sequence[str]:
+        """What is missing here for some of the source's tasks, a word each; nothing is made or opened."""
+        ...

@@ -16,6 +16,8 @@ class Message:
 
     role: str
     text: str
+    images: tuple[str, ...] = ()
+    """Paths below the task store; only a policy that sees is given any."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

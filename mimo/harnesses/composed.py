@@ -118,7 +118,8 @@ class Composed:
         """The rules, and the task's instruction."""
         actions = self._parts.format.explain(self._parts.toolset.tools)
         system = system_text(self._parts.prompt, task.domain, actions)
-        return [Message(role="system", text=system), Message(role="user", text=task.instruction.strip())]
+        told = Message(role="user", text=task.instruction.strip(), images=task.images)
+        return [Message(role="system", text=system), told]
 
     def parse(self, text: str) -> ParsedTurn:
         """The first well-formed action and every fault of the turn."""

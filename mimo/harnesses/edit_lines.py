@@ -13,13 +13,14 @@ from mimo.harnesses import xml_tags
 from mimo.harnesses.base import Message, Observation, ParsedTurn
 from mimo.harnesses.context import ContextManager, KeepAll
 from mimo.harnesses.markup import Tool, inner_path, line_range, parse_actions
+from mimo.harnesses.prompts import GOALS
 from mimo.harnesses.visible_tests import shortened, visible_command
 from mimo.types import Domain, Task, ToolCall
 from sandbox.base import Sandbox
 from sandbox.errors import SandboxError
 
 SYSTEM = (
-    "Repair code. One action a turn:\n"
+    "{goal} One action a turn:\n"
     '<look path="F"/>\n<edit path="F" line="N">new line</edit>\n<test/>\n<submit/>'
 )
 TOOLS = {
@@ -47,7 +48,7 @@ class EditLines:
     """One rollout's harness: counts its turns, so that an observation can say how many are left."""
 
     name: ClassVar[str] = "edit-lines"
-    domains: ClassVar[tuple[Domain, ...]] = ("coding",)
+    domains: ClassVar[tuple[Domain, ...]] = ("coding", "visual")
     needs_sight: ClassVar[bool] = False
 
     def __init__(self, max_turns: int, *, max_lines: int = MAX_LINES, max_chars: int = MAX_CHARS) -> None:
@@ -59,7 +60,10 @@ class EditLines:
 
     def opening(self, task: Task) -> list[Message]:
         """The rules, and the task's instruction."""
-        return [Message(role="system", text=SYSTEM), Message(role="user", text=task.instruction.strip())]
+        return [
+            Message(role="system", text=SYSTEM.format(goal=GOALS[task.domain])),
+            Message(role="user", text=task.instruction.strip(), images=task.images),
+        ]
 
     def parse(self, text: str) -> ParsedTurn:
         """The first well-formed action and every fault of the turn (rules in `mimo.harnesses.markup`)."""

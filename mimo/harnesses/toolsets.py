@@ -111,7 +111,7 @@ TOOLSETS = {
         Toolset(
             name="shell",
             tools={"shell": _SHELL, "submit": _SUBMIT},
-            domains=("agent", "cyber"),
+            domains=("agent", "cyber", "visual"),
             act=shell,
         ),
         Toolset(
@@ -122,9 +122,9 @@ TOOLSETS = {
                 "shell": _SHELL,
                 "submit": _SUBMIT,
             },
-            domains=("agent", "cyber"),
+            domains=("agent", "cyber", "visual"),
             act=files,
         ),
-        Toolset(name="lines", tools=LINE_TOOLS, domains=("coding",), act=lines),
+        Toolset(name="lines", tools=LINE_TOOLS, domains=("coding", "visual"), act=lines),
     )
 }

@@ -154,6 +154,16 @@ class Recipe(Section):
         return self
 
     @model_validator(mode="after")
+    def _no_engine_shows_images(self) -> Recipe:
+        blind = [name for name in self.stages if name not in ("prepare-env", "probe-hacks")]
+        if self.policy.sees and blind:
+            raise ValueError(
+                f"policy.sees is true, and {', '.join(blind)} give a policy token ids only, never an image; "
+                "with images only `stages: [prepare-env, probe-hacks]` can be run"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _judge_has_an_endpoint(self) -> Recipe:
         if self.grading.judge is not None and self.runtime.judge.url is None:
             raise ValueError("grading.judge is set and runtime.judge.url is not")

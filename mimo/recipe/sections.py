@@ -52,6 +52,8 @@ class Policy(Section):
     """Compute type of engine and trainer; master weights are float32."""
     context_tokens: Annotated[int, Field(ge=64)]
     """Longest context of a rollout, tokens."""
+    sees: bool
+    """Whether the policy is given images; false: prepare-env rejects tasks that need sight, by name."""
 
     @model_validator(mode="after")
     def _init_has_sizes(self) -> Policy:

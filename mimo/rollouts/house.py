@@ -53,6 +53,8 @@ class House:
     verifiers: asyncio.Semaphore
     """Verifications at once: they are pure computing, so about the number of cores."""
     policy: str
+    sees: bool = False
+    """Whether the sampler is given the images of a message; vLLM, as used here, is not."""
     verdicts: dict[tuple[str, str], asyncio.Future[Verdict]] = field(default_factory=dict)
     """Verdicts by (task, digest of the changes), under way or done: equal changes are verified once."""
     verdicts_reused: int = 0

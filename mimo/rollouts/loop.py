@@ -64,6 +64,10 @@ class Finished:
         return () if self.payload is None else (self.payload, *self.branches)
 
 
+class NeedsSight(Exception):
+    """The task shows an image, and nobody would see it: the rollout is refused, not answered blindly."""
+
+
 def derived_seed(*parts: object) -> int:
     """A 31-bit seed from what identifies a thing, the same in every process."""
     text = "\x1f".join(map(str, parts)).encode()
@@ -142,12 +146,14 @@ async def _act_out(
 
 def _open_dialogue(task: Task, harness: Harness, house: House, dialogue: Dialogue) -> None:
     messages = harness.opening(task)
+    if any(message.images for message in messages) and not house.sees:
+        raise NeedsSight(f"task {task.task_id} ({task.family}) shows an image, and the policy does not see")
     span = dialogue.log.given(house.renderer.opening_ids(messages))
     for number, message in enumerate(messages):
         last = number == len(messages) - 1
         turn_span = (span[0], span[1]) if last else (span[0], span[0])
         role: Role = "system" if message.role == "system" else "user"
-        dialogue.note(Turn(role=role, text=message.text, span=turn_span))
+        dialogue.note(Turn(role=role, text=message.text, span=turn_span, images=message.images))
 
 
 async def _talk(

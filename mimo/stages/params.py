@@ -10,7 +10,7 @@ from mimo.types import Json
 
 def policy_params(recipe: Recipe) -> dict[str, Json]:
     """What the starting weights and the tokens depend on."""
-    return cast("dict[str, Json]", recipe.policy.model_dump(mode="json"))
+    return cast("dict[str, Json]", recipe.policy.model_dump(mode="json", exclude={"sees"}))
 
 
 def box_images(recipe: Recipe) -> dict[str, Json]:

@@ -26,6 +26,7 @@ from mimo.rollouts.house import OpenBox
 from mimo.run_dir.files import read_json, write_atomic
 from mimo.stages.base import StageContext, StageResult
 from mimo.stages.harness_choice import check_harnesses
+from mimo.stages.left_out import making_params, needs_sight
 from mimo.stages.params import box_images
 from mimo.stages.task_folders import folder_digest
 from mimo.stages.tasks import box_opener, spec_opener
@@ -65,6 +66,7 @@ class PrepareEnv:
             **({"folders": {str(path): folder_digest(path) for path in folders}} if folders else {}),
             "prepare_env": recipe.prepare_env.model_dump(mode="json"),
             "sandbox": recipe.sandbox.model_dump(mode="json", exclude={"image"}),
+            **making_params(recipe),
         }
 
     def images(self, recipe: Recipe) -> dict[str, Json]:
@@ -145,7 +147,7 @@ class _Workshop:
         )
         if self.recipe.sandbox.image is not None:
             task = replace(task, environment=replace(task.environment, image=self.recipe.sandbox.image))
-        problem = self._gate(domain, task)
+        problem = needs_sight(task, self.recipe) or self._gate(domain, task)
         if problem is not None:
             return _rejection(job, problem)
         return {"task": cast(Json, to_json(task)), "reject": None}

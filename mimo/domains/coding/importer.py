@@ -112,7 +112,7 @@ def import_task(
         commit = _with_git(folder, tree, Path(scratch), history)
         snapshot = snapshot_tree(tree, store.root / "snapshots")
         private = store_private(path, store)
-    if folder.text("runner", "pytest") not in ("functions", "checks"):
+    if folder.text("runner", "pytest") not in ("functions", "checks", "render"):
         build_test_tools(store.root / "tools")
     task = _task(folder, snapshot, commit, private, limits, image_digest(cache))
     named = task.verifier.fail_to_pass or task.verifier.pass_to_pass

@@ -1,0 +1,1 @@
+"""Programs that run inside the verifier's box; they import nothing of ours."""
