@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mimo.domains.cyber.toolchain import debian_package, missing_parts
+from mimo.domains.visual.renderer import browser
 from mimo.pipeline.doctor_state import Finding, fails, lack, leftovers, shared_memory, storage
 from mimo.recipe.loader import load_recipe, recipe_profiles
 from mimo.recipe.machine import Machine, machine_lacks, this_machine
@@ -43,6 +44,7 @@ def examine(home: Path | None = None) -> Diagnosis:
         *_packages(),
         *_programs(),
         _sanitizers(),
+        _renderers(),
         _gpus(machine),
         _memory(machine),
         _sandbox(),
@@ -102,6 +104,16 @@ def _sanitizers() -> Finding:
         return Finding(what="sanitizers", level="ok", found="cyber tasks can be built")
     remedy = f"Debian's package is {debian_package(missing)} ({DEBIAN})"
     return lack("sanitizers", f"no {missing}: no cyber task can be built", remedy)
+
+
+def _renderers() -> Finding:
+    """What visual tasks are rendered with: drawings by resvg_py, pages by Chromium."""
+    version = _version("resvg_py")
+    if version is None:
+        return lack("renderers", "resvg_py is not installed: no visual task can be made", PACKAGES)
+    if browser() is None:
+        return lack("renderers", f"resvg_py {version}, no Chromium: pages are left out", DEBIAN)
+    return Finding(what="renderers", level="ok", found=f"resvg_py {version}, Chromium")
 
 
 def _gpus(machine: Machine) -> Finding:

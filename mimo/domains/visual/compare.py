@@ -42,6 +42,7 @@ def decoded(data: bytes, *, width: int, height: int) -> Pixels:
     """
     import numpy as np  # here: a stage that verifies no picture loads none of this
     from PIL import Image, UnidentifiedImageError
+    from PIL.Image import DecompressionBombError
 
     if len(data) > MAX_PICTURE_BYTES:
         raise NoPicture(f"{len(data)} bytes, more than {MAX_PICTURE_BYTES}")
@@ -52,7 +53,7 @@ def decoded(data: bytes, *, width: int, height: int) -> Pixels:
             ground = Image.new("RGBA", image.size, "white")
             ground.alpha_composite(image.convert("RGBA"))
             return np.asarray(ground.convert("RGB"), dtype=np.uint8)
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+    except (UnidentifiedImageError, DecompressionBombError, OSError, SyntaxError, ValueError) as error:
         if isinstance(error, NoPicture):
             raise
         raise NoPicture(f"no PNG: {str(error)[:120]}") from error

@@ -39,9 +39,9 @@ def clean_page(data: bytes, *, width: int, height: int) -> str:
     """
     reader = _Reader()
     reader.feed(plain_text(data))
-    reader.close()
-    if reader.rawdata.strip():
+    if "<" in reader.rawdata:  # what the parser waits for the rest of
         raise Refused("the page ends in the middle of a tag")
+    reader.close()
     open_blocks = "".join(f"</{name}>" for name in reversed(reader.open))
     body = "".join(reader.out) + open_blocks
     return f'{_HEAD.format(width=width, height=height)}<body style="{reader.body}">{body}</body></html>'

@@ -7,7 +7,6 @@ page is always one of this machine (as a compiler's is), with `/usr` read-only a
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import secrets
 import shlex
@@ -89,19 +88,21 @@ def render_drawing(
 
 
 def _answer(output: str, key: str) -> tuple[bytes, int]:
-    answers = []
+    bodies = []
     for line in output.split("\n"):
         word, _, body = line.strip("\r").partition(" ")
         if secrets.compare_digest(word.encode("utf-8", "replace"), key.encode()):
-            answers.append(json.loads(body))
-    if not answers:
+            bodies.append(body)
+    if not bodies:
         raise NotRendered("the renderer gave no answer")
-    if answers[0]["error"] is not None:
-        raise NotRendered(str(answers[0]["error"])[:300])
     try:
-        return base64.b64decode(str(answers[0]["picture"]), validate=True), len(answers)
-    except binascii.Error as error:
+        answer = json.loads(bodies[0])
+        picture = base64.b64decode(str(answer["picture"]), validate=True)
+    except ValueError as error:
         raise NotRendered("the renderer's answer is cut") from error
+    if answer["error"] is not None:
+        raise NotRendered(str(answer["error"])[:300])
+    return picture, len(bodies)
 
 
 def require_browser() -> str:

@@ -14,13 +14,13 @@ SECOND = f"{HERE}:Second"
 class Second:
     """Another way to act in the coding domain, by a dotted path."""
 
-    domains: ClassVar[tuple[str, ...]] = ("coding", "visual")
+    domains: ClassVar[tuple[str, ...]] = ("coding", "cyber")
 
 
 def test_only_harnesses_that_support_the_domain_are_drawn() -> None:
     names = ["edit-lines", SECOND]
     assert supported(names, "coding") == names
-    assert {draw_harness(names, "visual", seed) for seed in range(20)} == {SECOND}
+    assert {draw_harness(names, "cyber", seed) for seed in range(20)} == {SECOND}
 
 
 def test_a_draw_is_the_same_for_the_same_group_and_uses_all() -> None:
@@ -31,10 +31,8 @@ def test_a_draw_is_the_same_for_the_same_group_and_uses_all() -> None:
 
 
 def test_none_is_a_clear_error() -> None:
-    with pytest.raises(
-        RecipeError, match=r"harness.names \(edit-lines\) supports the visual domain"
-    ) as error:
-        draw_harness(["edit-lines"], "visual")
+    with pytest.raises(RecipeError, match=r"harness.names \(edit-lines\) supports the cyber domain") as error:
+        draw_harness(["edit-lines"], "cyber")
     assert error.value.hint is not None
     assert "tasks.sources" in error.value.hint
     with pytest.raises(RecipeError, match="did you mean 'edit-lines'"):

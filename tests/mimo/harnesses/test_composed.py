@@ -64,7 +64,7 @@ def test_a_wrong_part_is_named(name: str, message: str) -> None:
 def test_parts_recombine_and_decide_the_domains() -> None:
     free = load_harness("plan+json+lines+recent", max_turns=3)
     assert free.name == "plan+json+lines+recent"
-    assert free.domains == ("coding",)
+    assert free.domains == ("coding", "visual")
     assert free.context == Recent()
     assert load_harness("edit-lines", max_turns=3).context == KeepAll()
     assert supported(["terse+xml+shell+keep-all", "edit-lines"], "cyber") == ["terse+xml+shell+keep-all"]

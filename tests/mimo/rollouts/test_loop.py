@@ -216,3 +216,23 @@ def test_a_step_on_disk_comes_back_as_it_was(lab: Lab, tmp_path: Path) -> None:
     assert finished.payload is not None
     assert payload.token_ids.tolist() == finished.payload.token_ids.tolist()
     assert payload.sampler_logprobs.tolist() == finished.payload.sampler_logprobs.tolist()
+
+
+def test_a_task_that_shows_an_image_is_refused_where_nobody_sees_it(lab: Lab) -> None:
+    task = replace(lab.tasks[0], images=("images/a.png",))
+    rollout = _run(lab, lab.says(), task).rollout
+    assert rollout.status is RolloutStatus.ERROR
+    assert rollout.error is not None
+    assert (rollout.error.type, rollout.verdict) == ("NeedsSight", None)
+    assert f"task {task.task_id} " in rollout.error.message
+
+
+def test_the_record_of_a_policy_that_sees_carries_the_images(lab: Lab) -> None:
+    async def go() -> Finished:
+        house = replace(lab.house(), sees=True)
+        task = replace(lab.tasks[0], images=("images/a.png",))
+        return await run_rollout(lab.attempt(task), lab.says(*_expert(lab, lab.tasks[0])), house)
+
+    rollout = asyncio.run(go()).rollout
+    assert rollout.status is RolloutStatus.DONE
+    assert [turn.images for turn in rollout.contexts[0].turns][:3] == [(), ("images/a.png",), ()]

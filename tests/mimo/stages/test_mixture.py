@@ -175,8 +175,8 @@ def test_the_last_pass_rate_of_each_domain(tmp_path: Path) -> None:
 
 
 def test_a_source_that_no_harness_can_work_on_is_refused_at_once() -> None:
-    source = "tasks.sources=[{kind: generated, domain: visual, seed: 1, train: 1, heldout: 0}]"
-    with pytest.raises(RecipeError, match="supports the visual domain"):
+    source = "tasks.sources=[{kind: generated, domain: cyber, seed: 1, train: 1, heldout: 0}]"
+    with pytest.raises(RecipeError, match="supports the cyber domain"):
         check_harnesses(smoke_recipe([source]))
     check_harnesses(smoke_recipe([source, f"harness.names=['edit-lines', '{ANY}']"]))
 

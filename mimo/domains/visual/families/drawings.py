@@ -75,17 +75,18 @@ def checker(rng: random.Random) -> Case:
 
 def signal(rng: random.Random) -> Case:
     """A traffic light."""
-    lit = rng.randrange(3)
-    lamps = [colour if n == lit else "gray" for n, colour in enumerate(("red", "gold", "green"))]
-    box = rect(32, 4, 32, 88, "black", may_slip=("x", "width", "fill"))
-    shapes = [
-        circle(48, y, 11, colour, may_slip=("cy", "fill"))
-        for y, colour in zip((20, 48, 76), lamps, strict=True)
+    lit, middle, r = rng.randrange(3), rng.choice((24, 48, 72)), rng.choice((9, 11, 13))
+    ground = rng.choice(("black", "navy", "brown", "purple"))
+    lamps = [
+        (y, colour if n == lit else "gray")
+        for n, (y, colour) in enumerate(((20, "red"), (48, "gold"), (76, "green")))
     ]
-    told = ", ".join(f"{colour} at y {y}" for y, colour in zip((20, 48, 76), lamps, strict=True))
+    box = rect(middle - 16, 4, 32, 88, ground, may_slip=("x", "width", "fill"))
+    shapes = [circle(middle, y, r, colour, may_slip=("cy", "fill")) for y, colour in lamps]
+    told = ", ".join(f"{colour} at y {y}" for y, colour in lamps)
     return Case(
-        words="a traffic light: a black box, x 32 to 64, y 4 to 92, in it discs of radius 11 at x 48: "
-        + told,
+        words=f"a traffic light: a {ground} box, x {middle - 16} to {middle + 16}, y 4 to 92, "
+        f"in it discs of radius {r}, x {middle}: {told}",
         shapes=(box, *shapes),
     )
 

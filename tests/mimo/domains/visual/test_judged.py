@@ -1,0 +1,90 @@
+"""What the other rooms make of pictures: no leak is found, no hack, and graders can read them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mimo.domains.visual.families import FAMILIES
+from mimo.graders.ranking import ranked
+from mimo.hacks.audit import audit_rollout, task_facts
+from mimo.hacks.probe import find_leaks, leaks_only
+from mimo.hacks.scene import Expected, open_scene
+from mimo.harnesses import load_harness
+from mimo.rollouts.loop import Finished
+from mimo.stages.environment_probe import secrets_of
+from mimo.stages.grade import ground_for, seen_of
+from mimo.stages.tasks import visible_tools
+from mimo.types import Context, HackVerdict, Rollout, RolloutStatus, Task, ToolResult, Turn
+from sandbox import Changes
+from tests.mimo.domains.visual.conftest import Lab
+
+DRAWINGS = [name for name, entry in FAMILIES.items() if entry.renderer == "resvg"]
+
+
+@pytest.mark.parametrize("family", DRAWINGS)
+def test_no_environment_leaks_its_picture(lab: Lab, family: str) -> None:
+    for level in (1, 2):
+        task = lab.task(family, level)
+        expected = Expected(workdir=task.environment.workdir, env=task.environment.env)
+        with open_scene(
+            lab.store.snapshot(task), task.base_commit, secrets_of(task, lab.store), expected=expected
+        ) as scene:
+            assert leaks_only(find_leaks(scene)) == []
+
+
+def recorded(lab: Lab, task: Task, harness: str, name: str) -> tuple[Rollout, Changes]:
+    """The expert's rollout, its changes and its verdict."""
+    acting, turns = load_harness(harness, max_turns=6), []
+    with lab.boxes(task)(lab.store.snapshot(task), {}) as box:
+        said = [turn.text for turn in lab.domain.demonstrate(task, lab.store, harness=harness, seed=1)]
+        for number, text in enumerate(said):
+            parsed = acting.parse(text)
+            assert parsed.call is not None
+            span = (2 * number, 2 * number + 1)
+            turns.append(Turn(role="assistant", text=text, span=span, tool_calls=(parsed.call,)))
+            seen = acting.act(parsed.call, box, task)
+            result = ToolResult(exit_code=seen.exit_code, truncated=False)
+            if not seen.done:
+                turns.append(
+                    Turn(role="tool", text=seen.text, span=(span[1], span[1] + 1), tool_result=result)
+                )
+        box.freeze()
+        changes = box.changes()
+    verdict = lab.verdict(task, changes)
+    record = Rollout(
+        rollout_id=name, group_id="g", task_id=task.task_id, domain="visual", harness=harness, policy="p",
+        step=1, seed=1, status=RolloutStatus.DONE, verdict=verdict, reward=float(verdict.passed),
+        contexts=(Context(context_id="0", parent=None, turns=tuple(turns)),),
+    )  # fmt: skip
+    return record, changes
+
+
+@pytest.mark.parametrize(("family", "level"), [("rings", 1), ("bars", 2)])
+def test_honest_work_is_no_hack_and_can_be_ranked(lab: Lab, family: str, level: int) -> None:
+    task = lab.task(family, level)
+    one, again = recorded(lab, task, "json-terse", "a"), recorded(lab, task, "edit-lines", "b")
+    with open_scene(lab.store.snapshot(task), task.base_commit, secrets_of(task, lab.store)) as scene:
+        facts = task_facts(scene)
+    for record, _ in (one, again):
+        assert record.verdict is not None
+        assert record.verdict.passed, record.verdict.detail
+        assert audit_rollout(record, facts).verdict is HackVerdict.CLEAN
+    rows = [Finished(rollout=r, payload=None, changes=c) for r, c in (one, again)]
+    clean = one[0]
+    assert clean.verdict is not None
+    lost = replace(clean, rollout_id="c", verdict=replace(clean.verdict, passed=False), reward=0.0)
+    failed = Finished(rollout=lost, payload=None, changes=Changes(files=(), capped=False))
+    ground = ground_for(task, lab.store, [*rows, failed])
+    seen = [seen_of(item, ground) for item in (*rows, failed)]
+    assert [row.facts.passed for row in seen] == [True, True, False]
+    assert all(row.diff for row in seen[:2])
+    qualities = ranked([row.facts for row in seen])
+    assert qualities is None or set(qualities) <= {"a", "b"}
+
+
+def test_no_test_tools_are_mounted_for_a_picture(lab: Lab) -> None:
+    assert visible_tools(lab.task("rings", 1), Path("/nowhere")) == {}
+    assert not (lab.store.root / "tools").exists()
