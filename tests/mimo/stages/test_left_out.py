@@ -35,7 +35,8 @@ def recipe_of(families: list[str], *overrides: str, train: int | None = None) ->
 
 
 def rejects(running: Running) -> list[str]:
-    return [json.loads(line)["reason"] for line in open(running.out / "rejects.jsonl", "rb")]
+    lines = (running.out / "rejects.jsonl").read_text().splitlines()
+    return [json.loads(line)["reason"] for line in lines]
 
 
 def test_a_task_that_needs_sight_is_rejected_by_name_for_a_policy_without(

@@ -111,9 +111,9 @@ def frames(rng: random.Random) -> Case:
 def steps(rng: random.Random) -> Case:
     """A line that climbs over a ground."""
     ground, colour = colours(rng, 2)
-    across, up = rng.choice((16, 20, 24)), rng.choice((14, 18))
+    across, up = rng.choice((16, 20, 24, 28, 32)), rng.choice((14, 18, 22, 26))
     points = [(8, 84)]
-    for _ in range(rng.choice((2, 3))):
+    for _ in range(2):
         points.append((points[-1][0] + across, points[-1][1]))
         points.append((points[-1][0], points[-1][1] - up))
     line = Shape(
