@@ -20,8 +20,7 @@ from sandbox.base import Sandbox
 from sandbox.errors import SandboxError
 
 SYSTEM = (
-    "{goal} One action a turn:\n"
-    '<look path="F"/>\n<edit path="F" line="N">new line</edit>\n<test/>\n<submit/>'
+    '{goal} One action a turn:\n<look path="F"/>\n<edit path="F" line="N">new line</edit>\n<test/>\n<submit/>'
 )
 TOOLS = {
     "look": Tool(needs={"path": inner_path}, may={"lines": line_range}),
