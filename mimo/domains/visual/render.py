@@ -30,9 +30,9 @@ MAX_WALL_S = 20.0
 MEMORY_MB = 512
 """Address space of the process that renders a drawing."""
 _PAGE_LIMITS = BoxLimits(
-    wall_s=90.0, command_s=60.0, memory_mb=1024, processes=256, disk_mb=256, output_bytes=16_384
+    wall_s=150.0, command_s=120.0, memory_mb=1024, processes=256, disk_mb=256, output_bytes=16_384
 )
-_PAGE_S = 30.0
+_PAGE_S = 60.0
 WINDOW = (800, 600)
 """Of the browser: headless Chromium takes part of a small window for itself; the picture is cut out."""
 _BROWSER = (

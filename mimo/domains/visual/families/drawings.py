@@ -8,13 +8,11 @@ from mimo.domains.visual.family import (
     SIZE,
     Case,
     Family,
-    Shape,
     circle,
     colours,
     corner_words,
     polygon,
     rect,
-    stroke,
 )
 
 
@@ -109,23 +107,14 @@ def frames(rng: random.Random) -> Case:
 
 
 def steps(rng: random.Random) -> Case:
-    """A line that climbs over a ground."""
+    """Stairs of two steps over a floor."""
     ground, colour = colours(rng, 2)
-    across, up = rng.choice((16, 20, 24, 28, 32)), rng.choice((14, 18, 22, 26))
-    points = [(8, 84)]
-    for _ in range(2):
-        points.append((points[-1][0] + across, points[-1][1]))
-        points.append((points[-1][0], points[-1][1] - up))
-    line = Shape(
-        form='<polyline points="{points}" fill="none" stroke="{stroke}" stroke-width="4"/>',
-        values={"points": " ".join(f"{x},{y}" for x, y in points), "stroke": colour},
-        may_slip=("points", "stroke"),
-    )
-    told = f"a {colour} line, 4 wide, by {corner_words(points)}"
+    edge, low, high = rng.choice((32, 40, 48, 56)), rng.choice((56, 60, 64)), rng.choice((20, 28, 36))
+    points = [(8, 88), (8, low), (edge, low), (edge, high), (88, high), (88, 88)]
     floor = rect(0, 88, SIZE, 8, ground, may_slip=("fill", "y"))
     return Case(
-        words=f"a {ground} floor, y 88 to 96 over the whole width; {told}",
-        shapes=(floor, line),
+        words=f"a {ground} floor, y 88 to 96 over the whole width; {colour} stairs {corner_words(points)}",
+        shapes=(floor, polygon(points, colour)),
     )
 
 
@@ -138,12 +127,12 @@ def face(rng: random.Random) -> Case:
         circle(48, 48, 44, skin, may_slip=("r", "fill")),
         circle(48 - apart, high, 6, eyes, may_slip=("cx", "cy", "fill")),
         circle(48 + apart, high, 6, eyes, may_slip=("cx", "cy", "fill")),
-        stroke((30, mouth_y), (66, mouth_y), 6, mouth, may_slip=("x1", "x2", "stroke")),
+        rect(30, mouth_y, 36, 6, mouth, may_slip=("x", "y", "width", "fill")),
     )
     return Case(
         words=f"a face: a {skin} disc at (48, 48) with radius 44; {eyes} eyes of radius 6 "
         f"at ({48 - apart}, {high}) and ({48 + apart}, {high}); "
-        f"a {mouth} mouth, a line 6 wide from (30, {mouth_y}) to (66, {mouth_y})",
+        f"a {mouth} mouth, x 30 to 66, y {mouth_y} to {mouth_y + 6}",
         shapes=shapes,
     )
 
@@ -171,7 +160,7 @@ FAMILIES = (
     Family(name="checker", split="train", make=checker, kind="squares of a grid"),
     Family(name="signal", split="train", make=signal, kind="a traffic light"),
     Family(name="frames", split="train", make=frames, kind="squares one on the other"),
-    Family(name="steps", split="train", make=steps, kind="a line that climbs"),
+    Family(name="steps", split="train", make=steps, kind="stairs over a floor"),
     Family(name="face", split="train", make=face, kind="a round face"),
     Family(name="arrow", split="train", make=arrow, kind="a bar and a triangle"),
 )
