@@ -36,8 +36,8 @@ def renderer_folder() -> Iterator[Path]:
         folder = Path(name)
         shutil.copytree(package, folder / "resvg_py", ignore=shutil.ignore_patterns("__pycache__"))
         (folder / "lib").mkdir()
-        for library, path in _libraries(package).items():
-            shutil.copyfile(path, folder / "lib" / library)
+        for library, place in _libraries(package).items():
+            shutil.copyfile(place, folder / "lib" / library)
         source, _, module = PROGRAM.rpartition(".")
         program = resources.files(source).joinpath(f"{module}.py").read_bytes()
         (folder / "render_svg.py").write_bytes(program)
