@@ -50,18 +50,18 @@ def value_at(data: Json, key: str) -> Json:
     return data
 
 
-def test_three_recipes_ship() -> None:
-    assert shipped_recipes() == ("base", "flash", "pro")
+def test_these_recipes_ship() -> None:
+    assert shipped_recipes() == ("base", "domains", "flash", "pro")
 
 
-@pytest.mark.parametrize("recipe", ["pro", "flash"])
+@pytest.mark.parametrize("recipe", ["pro", "flash", "domains"])
 def test_every_profile_is_valid(recipe: str) -> None:
     assert recipe_profiles(recipe) == PROFILES
     for profile in PROFILES:
         assert load_recipe(recipe, profile=profile).profile == profile
 
 
-@pytest.mark.parametrize("recipe", ["pro", "flash"])
+@pytest.mark.parametrize("recipe", ["pro", "flash", "domains"])
 def test_editors_find_nothing_wrong_with_what_ships(recipe: str) -> None:
     text = find_recipe(Path(recipe), recipe).read_text(encoding="utf-8")
     jsonschema.validate(parse_yaml(text, recipe)[0].plain(), json_schema())
@@ -80,7 +80,7 @@ def test_pro_and_flash_differ_only_in_the_policy(profile: str) -> None:
     assert any(key.startswith("policy.") for key in differing)
 
 
-@pytest.mark.parametrize("recipe", ["pro", "flash"])
+@pytest.mark.parametrize("recipe", ["pro", "flash", "domains"])
 @pytest.mark.parametrize("profile", PROFILES)
 def test_the_methods_values_are_the_papers_in_every_profile(recipe: str, profile: str) -> None:
     data = load_recipe(recipe, profile=profile).model.data()
