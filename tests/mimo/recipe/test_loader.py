@@ -144,7 +144,7 @@ def test_no_such_recipe_names_the_shipped_ones(tmp_path: Path) -> None:
     with pytest.raises(RecipeError) as caught:
         load_recipe("fash")
     assert caught.value.message == "fash: no such recipe (did you mean 'flash'?)"
-    assert caught.value.hint == "name a YAML file, or one of base, flash, pro"
+    assert caught.value.hint == "name a YAML file, or one of base, domains, flash, pro"
     with pytest.raises(RecipeError, match="is a folder, not a recipe"):
         load_recipe(tmp_path)
 
