@@ -25,6 +25,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import psutil
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.smoke.driver import RECIPE, Driver, shared_memory
@@ -138,7 +140,9 @@ class Matrix:
         left += sorted(shared_memory() - self.shared)
         fresh = set(Path(tempfile.gettempdir()).iterdir()) - self.temporary
         self.temporary |= fresh
-        return left + [str(path) for path in fresh if "mimo" in path.name and "sandbox" not in path.name]
+        other = _of_other_runs(self.driver.home)
+        ours = {path for path in fresh if "mimo" in path.name and "sandbox" not in path.name}
+        return left + sorted(str(path) for path in ours if str(path) not in other)
 
     def _finish(self) -> None:
         done = self.driver.run("run", RECIPE, "--profile", "smoke")
@@ -161,6 +165,19 @@ class Matrix:
         rows = [json.loads(line) for line in metrics.read_text().splitlines()]
         points = Counter((row["step"], key) for row in rows for key in row["metrics"])
         return max(points.values(), default=0) > 1
+
+
+def _of_other_runs(home: Path) -> set[str]:
+    """Temporary folders in which living programs of another state folder work."""
+    found = set[str]()
+    for process in psutil.process_iter():
+        try:
+            names = process.environ()
+        except psutil.Error:
+            continue
+        if names.get("MIMO_HOME") not in (None, str(home)):
+            found.add(names.get("TMPDIR", ""))
+    return found
 
 
 def main() -> None:
