@@ -44,7 +44,8 @@ def _head(found: Forecast) -> Iterator[str]:
         how = "taking turns" if hardware.shared else "side by side"
         yield (
             f"on {hardware.gpus} x {hardware.card.name} ({hardware.chosen}): "
-            f"sampler {hardware.sampler_gpus}, trainer {hardware.trainer_gpus}, {how}; {hardware.usd_gpu_hour:g} USD a GPU hour"
+            f"sampler {hardware.sampler_gpus}, trainer {hardware.trainer_gpus}, {how}; "
+            f"{hardware.usd_gpu_hour:g} USD a GPU hour"
         )
     mean = found.estimate.size
     yield (

@@ -67,7 +67,7 @@ BAND_REACHED = _of(
 
 # -- GPUs ----------------------------------------------------------------------------------------------
 _SYSTEMS = "fitted to NeMo RL's published whole-system throughput (docs/plan.md)"
-ROLLOUT_ROOFLINE = _of("gpu/rollout_share_of_roofline", 0.15, "", _SYSTEMS)
+ROLLOUT_ROOFLINE = _of("gpu/rollout_share_of_roofline", 0.13, "", _SYSTEMS)
 PREFILL_MFU = _of("gpu/prefill_share_of_peak", 0.3, "", "usual for vLLM's prefill; enters little")
 TRAIN_MFU_DENSE = _of("gpu/train_share_of_peak_dense", 0.35, "", _SYSTEMS)
 TRAIN_MFU_MOE = _of("gpu/train_share_of_peak_moe", 0.025, "", _SYSTEMS + "; prime-rl's 30B-A3B: 0.015-0.03")
@@ -97,6 +97,8 @@ CPU_TAIL = _of("cpu/longest_over_mean", 2.0, "tokens of a round's last rollout",
 CPU_STEP_S = _of("cpu/engine_step", 0.012, "s a decoding step, alone", MEASURED)
 CPU_MEMORY_GB_S = _of("cpu/memory", 12.0, "GB/s of weights read in a decoding step", MEASURED)
 CPU_VERDICT_S = _of("cpu/verification", 0.10, "core s", MEASURED)
+CPU_REAL_VERDICT_S = _of("cpu/verification_real", 1.5, "core s: a small package's own tests", MEASURED)
+FETCH_S = _of("net/archive", 2.0, "s to download one", "small packages; nothing where pip has them cached")
 CPU_BUILD_S = _of("cpu/environment", 0.1, "core s to make one", MEASURED)
 CPU_PROBE_S = _of("cpu/probe", 0.10, "core s a round", MEASURED)
 CPU_ROLLOUT_S = _of(
@@ -109,6 +111,10 @@ CPU_TRAINER_START_S = _of("cpu/trainer_start", 5.0, "s", MEASURED)
 CPU_STAGE_S = _of("cpu/stage", 1.5, "s to begin and to end a stage", MEASURED)
 CPU_CLIENT_S = _of("cpu/stage_that_samples", 3.5, "s more: imports, tokenizer, canary's sequences", MEASURED)
 CPU_SCORE_S = _of("cpu/scored_sequence", 0.012, "s besides its FLOPs", MEASURED)
-CPU_CANARY_S = _of("cpu/canary", 0.1, "s besides its FLOPs", MEASURED)
+CPU_CANARY_S = _of("cpu/canary", 6.0, "s for 1e9 parameters, both engines", MEASURED)
+CPU_EXPORT_GB_S = _of("cpu/export", 0.4, "GB/s of served weights, written with digests, read again", MEASURED)
+PERTURBED = _of(
+    "canary/perturbed_updates", 4.0, "updates more at a bf16 start", "two perturbed copies, and back"
+)
 SAMPLER_HOST_GIB = _of("cpu/sampler_process", 2.2, "GiB", "resident after load, docs/engines.md")
 TRAINER_HOST_GIB = _of("cpu/trainer_process", 0.9, "GiB", "resident before the model; docs/training.md")

@@ -53,16 +53,19 @@ class CpuTime:
         return seconds
 
     def _environments(self, work: Work) -> float:
-        if not (work.environments or work.verdicts):
+        if not (work.environments or work.verdicts or work.real_verdicts):
             return 0.0
         core_s = work.verdicts * self.assumed(known.CPU_VERDICT_S)
+        if work.real_verdicts:
+            core_s += work.real_verdicts * self.assumed(known.CPU_REAL_VERDICT_S)
         if work.probes:
             core_s += work.probes * self.assumed(known.CPU_PROBE_S)
         elif work.environments:
             core_s += work.environments * self.assumed(known.CPU_BUILD_S)
         runtime = self.recipe.runtime
-        side_by_side = runtime.sandbox.verifiers if work.steps else runtime.prepare_concurrency
-        return core_s / min(self.cores, side_by_side)
+        side_by_side = runtime.sandbox.verifiers if work.rollouts else runtime.prepare_concurrency
+        fetched = work.fetched * self.assumed(known.FETCH_S) if work.fetched else 0.0
+        return (core_s + fetched) / min(self.cores, side_by_side)
 
     def _sampling(self, work: Work) -> float:
         rollouts = work.rollouts + work.untrained_rollouts
@@ -100,18 +103,26 @@ class CpuTime:
         if not (work.scored or work.folder_loads):
             return 0.0
         core_s = flops_of(work, self.facts, self.size).score / self._forward_rate()
-        alone = work.scored_sequences * self.assumed(known.CPU_SCORE_S) + work.folder_loads * self._read()
-        return core_s / self.cores + alone
+        each = self.assumed(known.CPU_SCORE_S) + self._cast_s()
+        return core_s / self.cores + work.scored_sequences * each + work.folder_loads * self._read()
+
+    def _cast_s(self) -> float:
+        """Float32 weights read in bfloat16 are cast once a forward pass: 6 bytes a parameter move."""
+        if self._dtype == "float32":
+            return 0.0
+        return 6.0 * self.facts.parameters / (self.assumed(known.CPU_MEMORY_GB_S) * GIGA)
 
     def _weights(self, work: Work) -> float:
         """Exports, updates and canaries; checkpoints with float32 weights and optimiser state."""
         if not (work.publishes or work.checkpoints):
             return 0.0
-        tokens = self.recipe.canary.sequences * self.recipe.canary.tokens
-        canary = tokens * 2.0 * self.facts.active * 2 / (self._forward_rate() * self.cores)
-        publish = 2 * self._read() + canary + self.assumed(known.CPU_CANARY_S)
+        written = weight_bytes(self.facts, self._dtype) / (self.assumed(known.CPU_EXPORT_GB_S) * GIGA)
+        canary = self.facts.parameters / GIGA * self.assumed(known.CPU_CANARY_S)
         saved = 12.0 * self.facts.parameters / (self.assumed(known.READ_GB_S) * GIGA)
-        return work.publishes * publish + work.checkpoints * saved
+        publishes = work.publishes
+        if work.trainer_starts and self._dtype == "bfloat16":
+            publishes += self.assumed(known.PERTURBED)
+        return publishes * (2 * written + canary) + work.checkpoints * saved
 
     def _read(self) -> float:
         return weight_bytes(self.facts, self._dtype) / (self.assumed(known.READ_GB_S) * GIGA)

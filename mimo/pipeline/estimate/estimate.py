@@ -1,4 +1,4 @@
-"""The estimate of a recipe: each stage's memory, tokens, disk, hours, cost; what does not fit; assumptions."""
+"""The estimate of a recipe: each stage's memory, tokens, disk, hours, cost; what does not fit."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from mimo.pipeline.estimate.assumptions import Assumed, Assumption
+from mimo.pipeline.estimate.count import all_work
 from mimo.pipeline.estimate.cpu_time import CpuTime
 from mimo.pipeline.estimate.disk import kept_bytes, passing_bytes
 from mimo.pipeline.estimate.fit import Problem, find_problems
@@ -16,7 +17,7 @@ from mimo.pipeline.estimate.gpu_time import GpuTime
 from mimo.pipeline.estimate.hardware import Hardware
 from mimo.pipeline.estimate.memory import SamplerMemory, TrainerMemory, sampler_memory, trainer_memory
 from mimo.pipeline.estimate.policy_facts import PolicyFacts, policy_facts
-from mimo.pipeline.estimate.work import RolloutSize, Work, all_work, rollout_size
+from mimo.pipeline.estimate.work import RolloutSize, Work, rollout_size
 from mimo.recipe.models import Recipe
 from mimo.types import Json
 

@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mimo.backends.base import TrainerConfig
+from mimo.backends.deepspeed import check_config
+from mimo.errors import RecipeError
 from mimo.pipeline.estimate.assumptions import Assumed
 from mimo.pipeline.estimate.hardware import Card, Hardware
 from mimo.pipeline.estimate.memory import GIB, TrainerMemory, activation_bytes, host_gib, trainer_memory
@@ -46,7 +49,7 @@ def find_problems(
     home: Path | None,
 ) -> list[Problem]:
     """All of them, one line each; empty = it fits as far as this can tell."""
-    found = list(_refused(recipe, stages))
+    found = list(_refused(recipe, hardware, stages))
     found += list(_disk(recipe, disk_bytes, home))
     if facts is None:
         found.append(
@@ -65,20 +68,32 @@ def find_problems(
     return found + list(_slow(recipe, stages))
 
 
-def _refused(recipe: Recipe, stages: Mapping[str, StageEstimate]) -> Iterator[Problem]:
-    """What the trainer refuses at its start (`mimo.backends.deepspeed.check_config`)."""
-    zero = recipe.runtime.trainer.zero_stage
-    rows = {
-        "cold-start": recipe.cold_start and recipe.cold_start.optimizer.name,
-        "rl-mixed": recipe.rl_mixed.optimizer.name,
-        "mopd2": recipe.rl_mixed.optimizer.name,
-    }
-    muon = [stage for stage, name in rows.items() if name == "muon" and stage in stages]
-    if muon and zero > 0:
-        yield Problem(
-            what=f"the trainer refuses muon with zero_stage {zero} ({', '.join(muon)}): ZeRO flattens matrices",
-            change="optimizer.name: adamw in the profile, or runtime.trainer.zero_stage: 0",
+def _refused(recipe: Recipe, hardware: Hardware, stages: Mapping[str, StageEstimate]) -> Iterator[Problem]:
+    """What the trainer would refuse at its start, in its own words; equal ones once."""
+    trainer, said = recipe.runtime.trainer, set()
+    for name, stage in stages.items():
+        if not stage.work.steps:
+            continue
+        cold = recipe.cold_start if name == "cold-start" else None
+        optimizer = cold.optimizer if cold is not None else recipe.rl_mixed.optimizer
+        config = TrainerConfig(
+            model_dir=Path(),
+            compute_dtype=recipe.policy.dtype,
+            optimizer=optimizer.model_dump(mode="json"),
+            grad_clip=recipe.rl_mixed.grad_clip,
+            seed=recipe.seed,
+            device="cpu" if hardware.card is None else "cuda",
+            num_processes=trainer.num_processes,
+            zero_stage=trainer.zero_stage,
+            micro_batch_tokens=trainer.micro_batch_tokens,
+            deepspeed=trainer.deepspeed,
         )
+        try:
+            check_config(config)
+        except RecipeError as error:
+            if error.message not in said:
+                said.add(error.message)
+                yield Problem(what=f"{name}: {error.message}", change=error.hint or "see docs/training.md")
 
 
 def _disk(recipe: Recipe, disk_bytes: float, home: Path | None) -> Iterator[Problem]:

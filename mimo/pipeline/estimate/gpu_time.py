@@ -123,13 +123,16 @@ class GpuTime:
         return seconds
 
     def _environments(self, work: Work) -> float:
-        if not (work.environments or work.verdicts):
+        if not (work.environments or work.verdicts or work.real_verdicts):
             return 0.0
         core_s = work.verdicts * self.assumed(known.CPU_VERDICT_S)
+        if work.real_verdicts:
+            core_s += work.real_verdicts * self.assumed(known.CPU_REAL_VERDICT_S)
         core_s += work.probes * self.assumed(known.CPU_PROBE_S)
         core_s += 0.0 if work.probes else work.environments * self.assumed(known.CPU_BUILD_S)
         side_by_side = self._verifiers() if work.rollouts else self.recipe.runtime.prepare_concurrency
-        return core_s / side_by_side
+        fetched = work.fetched * self.assumed(known.FETCH_S) if work.fetched else 0.0
+        return (core_s + fetched) / side_by_side
 
     def _verifiers(self) -> float:
         return float(self.recipe.runtime.sandbox.verifiers)
