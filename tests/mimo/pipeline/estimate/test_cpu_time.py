@@ -26,6 +26,9 @@ MEASURED = {
         "audit": 46.4,
     },
 }
+"""Seconds of each stage."""
+AS_THEN = {"smoke": ("cold_start.stop_pass_rate.first_step=60", "mopd2.samples_per_step=128")}
+"""Sizes of the recipe when it was measured, where they have changed since."""
 
 
 def made(profile: str, *overrides: str, machine: Machine = TWO_CORES) -> Estimate:
@@ -43,12 +46,14 @@ def seconds(found: Estimate, stage: str) -> float:
     ("profile", "stage"), [(name, stage) for name in MEASURED for stage in MEASURED[name]]
 )
 def test_a_stage_is_within_30_percent(profile: str, stage: str) -> None:
-    assert seconds(made(profile), stage) == pytest.approx(MEASURED[profile][stage], rel=0.3)
+    assert seconds(made(profile, *AS_THEN[profile]), stage) == pytest.approx(
+        MEASURED[profile][stage], rel=0.3
+    )
 
 
 @pytest.mark.parametrize("profile", MEASURED)
 def test_the_whole_is_within_15_percent(profile: str) -> None:
-    found = made(profile)
+    found = made(profile, *AS_THEN[profile])
     total = sum(seconds(found, stage) for stage in found.stages)
     assert total == pytest.approx(sum(MEASURED[profile].values()), rel=0.15)
 
