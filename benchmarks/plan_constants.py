@@ -70,7 +70,7 @@ def read_run(home: Home, name: str | None) -> Finished:
     record, state = chosen.record(), chosen.state()
     if record is None or state is None or state.status != "done":
         raise SystemExit(f"{chosen.folder}: not a finished run")
-    recipe = load_recipe(record.name, profile=record.profile, overrides=record.overrides).model
+    recipe = as_it_ran(record.recipe, record.profile)
     published = {
         stage: item for stage in STAGES for item in every(home, stage) if item.manifest.run == record.run
     }
@@ -79,6 +79,22 @@ def read_run(home: Home, name: str | None) -> Finished:
         folders={stage: item.folder for stage, item in published.items()},
         seconds={stage: item.manifest.wall_s for stage, item in published.items()},
     )
+
+
+def as_it_ran(data: dict[str, Json], profile: str) -> Recipe:
+    """The recorded recipe; keys that are newer than the run are those of today's recipe."""
+    today = load_recipe("pro", profile=profile).model.data()
+    return Recipe.model_validate(completed(data, today))
+
+
+def completed(data: dict[str, Json], newer: dict[str, Json]) -> dict[str, Json]:
+    """`data` with the keys of `newer` that it lacks, mapping by mapping; keys unknown today are left out."""
+    found = {}
+    for key, value in newer.items():
+        mine = data.get(key, value)
+        below = isinstance(mine, dict) and isinstance(value, dict) and key != "deepspeed"
+        found[key] = completed(mine, value) if below else mine  # type: ignore[arg-type]
+    return found
 
 
 def compared(run: Finished, made: Estimate) -> str:

@@ -54,7 +54,8 @@ def test_what_cannot_run_here_is_69(bench: Bench) -> None:
         "PYTHONPATH": str(ROOT),
         "MIMO_HOME": str(bench.home.root),
     }
-    call = [sys.executable, "-m", "mimo", "plan", "pro", "--profile", "node", "--check"]
+    sets = ["--set", "rl_mixed.optimizer.name=muon", "--set", "runtime.trainer.zero_stage=2"]
+    call = [sys.executable, "-m", "mimo", "plan", "pro", "--profile", "node", "--check", *sets]
     done = subprocess.run(call, env=no_gpu, capture_output=True, text=True, check=False)
     assert done.returncode == 69
     assert "the sampler needs 8 GPUs, there are none" in done.stderr

@@ -78,6 +78,7 @@ class _Counter:
             kept_checkpoints=2,
             trainer_starts=1,
             sampler_starts=self._sampler_start(),
+            starts_behind=True,
             sequential=float(evaluations),
             kept_tokens=(demonstrations + evaluations * each) * self.size.tokens,
         )

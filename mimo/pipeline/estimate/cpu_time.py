@@ -45,7 +45,8 @@ class CpuTime:
     def _start(self, work: Work) -> float:
         seconds = self.assumed(known.CPU_STAGE_S)
         if work.sampler_starts:
-            seconds += self.assumed(known.CPU_SAMPLER_START_S)
+            start = self.assumed(known.CPU_SAMPLER_START_S)  # keeps one core busy
+            seconds += start / self.cores if work.starts_behind else start
         if work.rollouts:
             seconds += self.assumed(known.CPU_CLIENT_S)
         if work.trainer_starts:

@@ -117,7 +117,8 @@ class GpuTime:
     def _start(self, work: Work) -> float:
         seconds = self.assumed(known.CPU_STAGE_S)
         if work.sampler_starts:
-            seconds += self.assumed(known.GPU_ENGINE_START_S) + self._read()
+            start = self.assumed(known.GPU_ENGINE_START_S) + self._read()
+            seconds += max(0.0, start - self._training(work)) if work.starts_behind else start
         if work.trainer_starts:
             seconds += self.assumed(known.CPU_TRAINER_START_S) + self._read()
         return seconds

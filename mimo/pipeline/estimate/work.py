@@ -67,6 +67,8 @@ class Work:
     kept_checkpoints: int = 0
     trainer_starts: int = 0
     sampler_starts: int = 0
+    starts_behind: bool = False
+    """The sampler comes up while the stage trains."""
     sequential: float = 0.0
     """Rounds of sampling that wait for one another (steps, chunks of tasks, policies)."""
     kept_tokens: float = 0.0

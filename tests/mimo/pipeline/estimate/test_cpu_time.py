@@ -11,29 +11,18 @@ import pytest
 from mimo.pipeline.estimate import Estimate, estimate, hardware_of
 from mimo.recipe.loader import load_recipe
 from mimo.recipe.machine import Machine
+from mimo.recipe.models import Recipe
+from tests.mimo.pipeline.estimate.measured import RUNS
 
 TWO_CORES = Machine(gpus=(), cores=2, memory_gib=23.5)
 
-MEASURED = {
-    # docs/development.md: commit 0e08555, quiet machine
-    "smoke": {
-        "prepare-env": 15.9,
-        "probe-hacks": 7.6,
-        "cold-start": 94.0,
-        "synthesize-rubrics": 16.1,
-        "rl-mixed": 71.0,
-        "mopd2": 48.5,
-        "audit": 46.4,
-    },
-}
-"""Seconds of each stage."""
-AS_THEN = {"smoke": ("cold_start.stop_pass_rate.first_step=60", "mopd2.samples_per_step=128")}
-"""Sizes of the recipe when it was measured, where they have changed since."""
 
-
-def made(profile: str, *overrides: str, machine: Machine = TWO_CORES) -> Estimate:
-    recipe = load_recipe("pro", profile=profile, overrides=overrides).model
+def made(recipe: Recipe, machine: Machine = TWO_CORES) -> Estimate:
     return estimate(recipe, hardware_of(recipe, machine))
+
+
+def laptop(*overrides: str, machine: Machine = TWO_CORES) -> Estimate:
+    return made(load_recipe("pro", profile="laptop", overrides=overrides).model, machine)
 
 
 def seconds(found: Estimate, stage: str) -> float:
@@ -43,34 +32,32 @@ def seconds(found: Estimate, stage: str) -> float:
 
 
 @pytest.mark.parametrize(
-    ("profile", "stage"), [(name, stage) for name in MEASURED for stage in MEASURED[name]]
+    ("name", "stage"), [(name, stage) for name, run in RUNS.items() for stage in run.seconds]
 )
-def test_a_stage_is_within_30_percent(profile: str, stage: str) -> None:
-    assert seconds(made(profile, *AS_THEN[profile]), stage) == pytest.approx(
-        MEASURED[profile][stage], rel=0.3
-    )
+def test_a_stage_is_within_30_percent(name: str, stage: str) -> None:
+    assert seconds(made(RUNS[name].recipe()), stage) == pytest.approx(RUNS[name].seconds[stage], rel=0.3)
 
 
-@pytest.mark.parametrize("profile", MEASURED)
-def test_the_whole_is_within_15_percent(profile: str) -> None:
-    found = made(profile, *AS_THEN[profile])
+@pytest.mark.parametrize("name", RUNS)
+def test_the_whole_is_within_15_percent(name: str) -> None:
+    found = made(RUNS[name].recipe())
     total = sum(seconds(found, stage) for stage in found.stages)
-    assert total == pytest.approx(sum(MEASURED[profile].values()), rel=0.15)
+    assert total == pytest.approx(sum(RUNS[name].seconds.values()), rel=0.15)
 
 
 def test_parts_follow_the_recipe() -> None:
     """Twice the steps take twice the training; fewer layers take less; four cores halve what scales."""
-    once, twice = made("laptop"), made("laptop", "rl_mixed.steps=16")
+    once, twice = laptop(), laptop("rl_mixed.steps=16")
     parts = [found.stages["rl-mixed"].parts or {} for found in (once, twice)]
     assert parts[1]["training"] == pytest.approx(2 * parts[0]["training"])
-    assert seconds(made("laptop", "policy.keep_layers=15"), "rl-mixed") < 0.7 * seconds(once, "rl-mixed")
-    four = made("laptop", machine=Machine(gpus=(), cores=4, memory_gib=23.5))
+    assert seconds(laptop("policy.keep_layers=15"), "rl-mixed") < 0.7 * seconds(once, "rl-mixed")
+    four = laptop(machine=Machine(gpus=(), cores=4, memory_gib=23.5))
     faster = (four.stages["audit"].parts or {})["sampling"]
     assert 0.45 < faster / (once.stages["audit"].parts or {})["sampling"] < 0.6
 
 
 def test_stages_that_train_nothing_have_no_training() -> None:
-    found = made("laptop")
+    found = laptop()
     assert set(found.stages["prepare-env"].parts or {}) == {"start", "environments"}
     assert "training" not in (found.stages["audit"].parts or {})
     assert found.stages["prepare-env"].trainer is None

@@ -36,8 +36,12 @@ def said(found: Estimate, word: str) -> Problem:
     return problem
 
 
-def test_the_node_profile_as_it_ships() -> None:
-    found = made("node")
+MUON = ("cold_start.optimizer.name=muon", "rl_mixed.optimizer.name=muon", "runtime.trainer.zero_stage=2")
+LONG = ("policy.context_tokens=65536", "policy.source=hf:Qwen/Qwen3-8B", "runtime.sandbox.concurrency=64")
+
+
+def test_what_is_in_the_way_is_said_with_a_way_out() -> None:
+    found = made("node", *MUON, *LONG)
     assert "activations of a row of 65,536 tokens" in said(found, "the trainer (").what
     assert "policy.context_tokens: " in said(found, "the trainer (").change
     assert "zero_stage 0, or adamw" in said(found, "optimizer muon").change
@@ -49,7 +53,7 @@ def test_what_is_advised_fits() -> None:
 
 
 def test_a_policy_too_large_for_the_server_and_the_trainer() -> None:
-    found = made("cluster", *FITS)
+    found = made("cluster", *FITS, "runtime.sampler.tensor_parallel=8")
     assert said(found, "the sampler:").change.startswith(
         "runtime.sampler.tensor_parallel: 32 or more (now 8)"
     )

@@ -13,15 +13,20 @@ from mimo.pipeline.estimate.count import all_work
 from mimo.pipeline.estimate.work import Work, rollout_size, task_counts
 from mimo.recipe.loader import load_recipe
 from mimo.stages import rubrics_loop
+from tests.mimo.pipeline.estimate.measured import SMOKE
 
 
 def work(profile: str, *overrides: str) -> dict[str, Work]:
     return dict(all_work(load_recipe("pro", profile=profile, overrides=overrides).model, Assumed()))
 
 
+def measured(*overrides: str) -> dict[str, Work]:
+    return dict(all_work(SMOKE.recipe(*overrides), Assumed()))
+
+
 def test_the_smoke_recipe() -> None:
     """A finished run of it: 60 tasks, 96 demonstrations, 96 attempts, 420 audited rollouts of 4 policies."""
-    found = work("smoke")
+    found = measured()
     assert found["prepare-env"].environments == 60
     assert found["prepare-env"].verdicts == 60 * 2 * 2
     assert found["probe-hacks"].probes == 60 * 2
@@ -35,7 +40,7 @@ def test_the_smoke_recipe() -> None:
 
 def test_tokens_are_near_a_finished_runs() -> None:
     """Smoke: 54,031 tokens trained in rl-mixed, 49,069 in mopd2; the base policy wrote 187 a rollout."""
-    found = work("smoke", "mopd2.samples_per_step=128")
+    found = measured()
     assert found["rl-mixed"].computed == pytest.approx(54_031, rel=0.15)
     assert found["mopd2"].computed == pytest.approx(49_069, rel=0.15)
     base = found["audit"]
@@ -43,15 +48,16 @@ def test_tokens_are_near_a_finished_runs() -> None:
 
 
 def test_a_groups_opening_is_trained_once() -> None:
-    one, many = work("smoke", "rl_mixed.group_size=2"), work("smoke", "rl_mixed.group_size=8")
+    one, many = measured("rl_mixed.group_size=2"), measured("rl_mixed.group_size=8")
     opening = 0.6 * 216
     assert many["rl-mixed"].computed - one["rl-mixed"].computed == pytest.approx(64 * 6 * (216 - opening))
 
 
 def test_heldout_harnesses_and_left_out_stages() -> None:
     plain = work("node", "audit.heldout_harnesses=[]")["audit"].rollouts
-    again = work("node")["audit"].rollouts
-    assert again - plain == 4 * 252 * 4
+    again = work("node", "audit.heldout_harnesses=[xml-plan]", "audit.heldout_rollouts_per_task=4")["audit"]
+    heldout = task_counts(load_recipe("pro", profile="node").model)["heldout"]
+    assert again.rollouts - plain == 4 * heldout * 4  # base, cold-start, rl-mixed, mopd2
     assert "cold-start" not in work("node", "cold_start=null")
     assert list(work("node", "stages=[prepare-env, rl-mixed]")) == ["prepare-env", "rl-mixed"]
 
