@@ -19,7 +19,10 @@ def plan_view(found: Forecast) -> RenderableType:
     parts: list[RenderableType] = [Text(clean(line)) for line in _head(found)]
     parts += [Text(""), plan_table(found.plan), Text(""), _needs(found), Text("")]
     parts += [Text(clean(line)) for line in _totals(found)]
-    for title, lines in (("in the way", list(_stops(found))), ("slow", list(_slow(found.estimate)))):
+    for title, lines in (
+        ("in the way", list(_stops(found))),
+        ("worth knowing", list(_notes(found.estimate))),
+    ):
         if lines:
             parts.append(Text(f"\n{title}", style="bold red" if title == "in the way" else "bold"))
             parts += [Text(f"  {clean(line)}") for line in lines]
@@ -105,7 +108,7 @@ def _stops(found: Forecast) -> Iterator[str]:
             yield f"{item.what} -> {item.change}"
 
 
-def _slow(made: Estimate) -> Iterator[str]:
+def _notes(made: Estimate) -> Iterator[str]:
     for item in made.problems:
         if not item.stops:
             yield f"{item.what} -> {item.change}"

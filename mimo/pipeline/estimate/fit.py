@@ -51,6 +51,7 @@ def find_problems(
     """All of them, one line each; empty = it fits as far as this can tell."""
     found = list(_refused(recipe, hardware, stages))
     found += list(_disk(recipe, disk_bytes, home))
+    found += list(_judged(recipe, stages))
     if facts is None:
         found.append(
             Problem(
@@ -211,6 +212,17 @@ def _host(recipe: Recipe, hardware: Hardware, stages: Mapping[str, StageEstimate
             what=f"trainer and sampler take {needed:.1f} GiB together; this machine has "
             f"{hardware.memory_gib:.1f}",
             change="lower policy.keep_layers, runtime.trainer.micro_batch_tokens or policy.context_tokens",
+        )
+
+
+def _judged(recipe: Recipe, stages: Mapping[str, StageEstimate]) -> Iterator[Problem]:
+    """A grading model's cost, which nothing in the recipe tells."""
+    if recipe.grading.judge is not None and "rl-mixed" in stages:
+        yield Problem(
+            what=f"grading.judge {recipe.grading.judge.model}: its endpoint's cost is not in the estimate "
+            "(in the paper graders were 12.7 % of RL's cost)",
+            change="nothing, if it is yours anyway; else add its price",
+            stops=False,
         )
 
 

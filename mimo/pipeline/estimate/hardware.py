@@ -99,10 +99,12 @@ def hardware_of(recipe: Recipe, machine: Machine) -> Hardware:
         RecipeError: no such card, or the hostfile cannot be read.
     """
     plan, sampler, trainer = recipe.runtime.plan, recipe.runtime.sampler, recipe.runtime.trainer
-    on_gpu = "cuda" in (_device(sampler.device, machine), _device(trainer.device, machine))
-    card, chosen = (None, "the CPU of this machine")
-    if on_gpu or plan.gpu is not None:
-        card, chosen = _card(plan.gpu, machine)
+    named, chosen = _card(plan.gpu, machine)
+    wanted = bool(machine.gpus) or plan.gpu is not None
+    on_gpu = any(
+        asked == "cuda" or (asked == "auto" and wanted) for asked in (sampler.device, trainer.device)
+    )
+    card, chosen = (named, chosen) if on_gpu else (None, "the CPU of this machine")
     a_server = sampler.tensor_parallel * sampler.data_parallel
     elsewhere = bool(sampler.urls) or trainer.hostfile is not None
     here = card is None or (bool(machine.gpus) and trainer.hostfile is None)
@@ -119,12 +121,6 @@ def hardware_of(recipe: Recipe, machine: Machine) -> Hardware:
             plan.gpu_hour_usd if plan.gpu_hour_usd is not None else (card.usd_hour if card else 0.0)
         ),
     )
-
-
-def _device(asked: str, machine: Machine) -> str:
-    if asked != "auto":
-        return asked
-    return "cuda" if machine.gpus else "cpu"
 
 
 def _card(asked: str | None, machine: Machine) -> tuple[Card, str]:

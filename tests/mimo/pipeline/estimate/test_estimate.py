@@ -102,6 +102,18 @@ def test_an_unknown_policy_is_said_and_nothing_is_guessed() -> None:
     assert "runtime.plan.policy_config" in said(found, "are not known").change
 
 
+def test_a_judge_is_not_priced_and_that_is_said() -> None:
+    judge = ["grading.judge={model: m, max_tokens: 10, retries: 0}", "runtime.judge.url=http://a/v1"]
+    assert not said(made("node", *FITS, *judge), "grading.judge m:").stops
+    assert not [item for item in made("node", *FITS).problems if "judge" in item.what]
+
+
+def test_a_cpu_profile_stays_on_the_cpu_whatever_card_is_named() -> None:
+    assert made("laptop", "runtime.plan.gpu=h100").hardware.card is None
+    auto = ("runtime.sampler.device=auto", "runtime.trainer.device=auto", "runtime.plan.gpu=h100")
+    assert made("laptop", *auto, machine=NOWHERE).hardware.card is not None
+
+
 def test_teachers_on_the_cpu_are_called_slow() -> None:
     slow = said(made("node", *FITS, "mopd2.samples_per_step=65536"), "mopd2:")
     assert not slow.stops
