@@ -87,7 +87,7 @@ MEASURED = "measured 2026-11-30 on two AVX-512 cores, commit 0e08555"
 """Where and when the CPU constants were fitted (a quiet machine, the smoke recipe). Change it with them."""
 CPU_FORWARD_BF16 = _of("cpu/forward_bf16", 115.0, "GFLOP/s a core", MEASURED)
 CPU_FORWARD_F32 = _of("cpu/forward_f32", 45.0, "GFLOP/s a core", MEASURED)
-CPU_TRAIN_BF16 = _of("cpu/train_bf16", 105.0, "GFLOP/s a core", MEASURED)
+CPU_TRAIN_BF16 = _of("cpu/train_bf16", 98.0, "GFLOP/s a core", MEASURED)
 CPU_TRAIN_F32 = _of("cpu/train_f32", 50.0, "GFLOP/s a core", MEASURED)
 CPU_TOKEN_S = _of("cpu/engine_token", 0.0011, "core s a sampled token, besides its FLOPs", MEASURED)
 CPU_CACHE_BLOCK = _of(
@@ -96,11 +96,12 @@ CPU_CACHE_BLOCK = _of(
 CPU_TAIL = _of("cpu/longest_over_mean", 2.0, "tokens of a round's last rollout", "our laptop and smoke runs")
 CPU_STEP_S = _of("cpu/engine_step", 0.012, "s a decoding step, alone", MEASURED)
 CPU_MEMORY_GB_S = _of("cpu/memory", 12.0, "GB/s of weights read in a decoding step", MEASURED)
-CPU_VERDICT_S = _of("cpu/verification", 0.10, "core s", MEASURED)
-CPU_REAL_VERDICT_S = _of("cpu/verification_real", 1.5, "core s: a small package's own tests", MEASURED)
+CPU_VERDICT_S = _of("cpu/verification", 0.11, "core s", MEASURED)
+CPU_REAL_VERDICT_S = _of("cpu/verification_real", 2.4, "core s: a small package's own tests", MEASURED)
 FETCH_S = _of("net/archive", 2.0, "s to download one", "small packages; nothing where pip has them cached")
 CPU_BUILD_S = _of("cpu/environment", 0.1, "core s to make one", MEASURED)
-CPU_PROBE_S = _of("cpu/probe", 0.10, "core s a round", MEASURED)
+CPU_PROBE_S = _of("cpu/probe", 0.115, "core s a round", MEASURED)
+CPU_REAL_PROBE_S = _of("cpu/probe_real", 1.3, "core s a round of a small package", MEASURED)
 CPU_ROLLOUT_S = _of(
     "cpu/rollout", 0.06, "core s: box, harness, a verification shared by equal changes", MEASURED
 )

@@ -50,8 +50,13 @@ class _Counter:
 
     def probe_hacks(self) -> Work:
         total = sum(self.tasks.values())
-        rounds = total * self.recipe.probe_hacks.clean_rounds
-        return Work(stage="probe-hacks", environments=total, probes=rounds)
+        real, rounds = real_tasks(self.recipe), self.recipe.probe_hacks.clean_rounds
+        return Work(
+            stage="probe-hacks",
+            environments=total,
+            probes=(total - real) * rounds,
+            real_probes=real * rounds,
+        )
 
     def cold_start(self) -> Work:
         spec = self.recipe.cold_start

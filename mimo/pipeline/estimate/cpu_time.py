@@ -59,8 +59,9 @@ class CpuTime:
         core_s = work.verdicts * self.assumed(known.CPU_VERDICT_S)
         if work.real_verdicts:
             core_s += work.real_verdicts * self.assumed(known.CPU_REAL_VERDICT_S)
-        if work.probes:
+        if work.probes or work.real_probes:
             core_s += work.probes * self.assumed(known.CPU_PROBE_S)
+            core_s += work.real_probes * self.assumed(known.CPU_REAL_PROBE_S)
         elif work.environments:
             core_s += work.environments * self.assumed(known.CPU_BUILD_S)
         runtime = self.recipe.runtime

@@ -129,8 +129,11 @@ class GpuTime:
         core_s = work.verdicts * self.assumed(known.CPU_VERDICT_S)
         if work.real_verdicts:
             core_s += work.real_verdicts * self.assumed(known.CPU_REAL_VERDICT_S)
-        core_s += work.probes * self.assumed(known.CPU_PROBE_S)
-        core_s += 0.0 if work.probes else work.environments * self.assumed(known.CPU_BUILD_S)
+        if work.probes or work.real_probes:
+            core_s += work.probes * self.assumed(known.CPU_PROBE_S)
+            core_s += work.real_probes * self.assumed(known.CPU_REAL_PROBE_S)
+        else:
+            core_s += work.environments * self.assumed(known.CPU_BUILD_S)
         side_by_side = self._verifiers() if work.rollouts else self.recipe.runtime.prepare_concurrency
         fetched = work.fetched * self.assumed(known.FETCH_S) if work.fetched else 0.0
         return (core_s + fetched) / side_by_side

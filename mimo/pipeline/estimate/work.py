@@ -36,7 +36,9 @@ class Work:
     fetched: int = 0
     """Source archives that are downloaded."""
     probes: float = 0.0
-    """Rounds of probes."""
+    """Rounds of probes of generated environments."""
+    real_probes: float = 0.0
+    """The same of real projects, whose trees are larger."""
     rollouts: float = 0.0
     """By policies that speak the harness."""
     groups: float = 0.0
