@@ -53,7 +53,7 @@ TURNS_SHARE = _of("rollout/turns_share", 0.92, "of harness.max_turns", "our lapt
 OPENING_SHARE = _of("rollout/opening_share", 0.6, "of a rollout's tokens", "our laptop and smoke runs")
 OPENING_TOKENS = _of("rollout/opening_tokens", 1500.0, "tokens at most", "prompts of the named harnesses")
 SAMPLED_PER_ACCEPTED = _of(
-    "rollout/sampled_per_accepted", 1.5, "groups", "our laptop (1.77) and smoke (1.30) runs"
+    "rollout/sampled_per_accepted", 1.5, "groups", "our laptop (1.45, 1.77) and smoke (1.30) runs"
 )
 UNTRAINED_FILL = _of(
     "rollout/untrained_fill", 0.9, "of a turn's limit", "base policy of our laptop (0.89) and smoke runs"
@@ -83,8 +83,8 @@ GPUS_A_MACHINE = _of("host/gpus_a_machine", 8.0, "GPUs", "checkpoints are writte
 TOOL_S = _of("box/tool_call", 0.5, "s", "a command of a coding task; pipes cost 0.2 ms")
 
 # -- CPUs: physical speeds of one core -----------------------------------------------------------------
-MEASURED = "measured 2026-11-30 on two AVX-512 cores, commit 0e08555"
-"""Where and when the CPU constants were fitted (a quiet machine, the smoke recipe). Change it with them."""
+MEASURED = "measured 2026-11-30 on two AVX-512 cores, commits 0e08555, de79820"
+"""Where and when the CPU constants were fitted (smoke and laptop, a quiet machine). Change it with them."""
 CPU_FORWARD_BF16 = _of("cpu/forward_bf16", 115.0, "GFLOP/s a core", MEASURED)
 CPU_FORWARD_F32 = _of("cpu/forward_f32", 45.0, "GFLOP/s a core", MEASURED)
 CPU_TRAIN_BF16 = _of("cpu/train_bf16", 98.0, "GFLOP/s a core", MEASURED)
