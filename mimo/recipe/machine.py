@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mimo.errors import MachineLacks, RecipeError
+from mimo.recipe.cgroup_limits import core_limit, memory_limit
 from mimo.recipe.loader import ResolvedRecipe, load_recipe, recipe_profiles
 from mimo.recipe.models import Recipe
 
@@ -36,9 +37,14 @@ class Machine:
 
 
 def this_machine() -> Machine:
-    """The machine this runs on: the GPUs that CUDA_VISIBLE_DEVICES lets through, cores we may use, memory."""
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return Machine(gpus=_gpus(), cores=len(os.sched_getaffinity(0)), memory_gib=pages / 2**30)
+    """The machine this runs on: the GPUs that CUDA_VISIBLE_DEVICES lets through, cores and memory we may use
+    (of a container those it is allowed)."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    cores = float(len(os.sched_getaffinity(0)))
+    allowed = min(memory, memory_limit() or memory)
+    return Machine(
+        gpus=_gpus(), cores=max(1, int(min(cores, core_limit() or cores))), memory_gib=allowed / 2**30
+    )
 
 
 def _gpus() -> tuple[Gpu, ...]:

@@ -9,7 +9,8 @@ from mimo.recipe.problems import Origin
 from mimo.recipe.yaml_tree import Value, put
 
 PATH_KEYS = re.compile(
-    r"tasks\.sources\.\d+\.path|cold_start\.corrections|runtime\.trainer\.hostfile|policy\.source"
+    r"tasks\.sources\.\d+\.path|cold_start\.corrections|runtime\.trainer\.hostfile|policy\.source|"
+    r"runtime\.plan\.policy_config"
 )
 _SOURCE = "path:"
 

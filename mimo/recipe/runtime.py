@@ -89,6 +89,25 @@ class JudgeRuntime(Section):
     """Questions asked at the same time."""
 
 
+class PlanRuntime(Section):
+    """What `mimo plan` counts with and cannot know; null = see docs/plan.md. Nothing else reads it."""
+
+    gpu: str | None
+    """Card that is counted with (h100, h200, a100-80, …); null = this machine's, h100 where it has none."""
+    gpu_hour_usd: NonNegative | None
+    """Price of a GPU hour, USD; null = the usual price of that card in docs/plan.md."""
+    sampler_gpus: Count | None
+    """GPUs of all sampling servers; null = tensor_parallel x data_parallel, for each of `sampler.urls`."""
+    trainer_gpus: Count | None
+    """GPUs of the trainer; null = `num_processes`, or the slots of the hostfile."""
+    rollout_tokens: Count | None
+    """Mean tokens of a rollout, prompts and tool outputs included; null = 0.4 of `policy.context_tokens`."""
+    generated_share: Annotated[float, Field(gt=0.0, lt=1.0)] | None
+    """Share of a rollout's tokens that the policy writes, (0, 1); null = 0.37."""
+    policy_config: str | None
+    """`config.json` of a policy whose sizes are not known here, relative to the file it is named in."""
+
+
 class Runtime(Section):
     """Paths, hosts, devices, ports, concurrency."""
 
@@ -104,6 +123,8 @@ class Runtime(Section):
     """Boxes."""
     judge: JudgeRuntime
     """The grading model's endpoint."""
+    plan: PlanRuntime
+    """What `mimo plan` counts with."""
     prepare_concurrency: Count
     """Environments built at the same time."""
     fetch_attempts: Count
