@@ -167,6 +167,7 @@ class TrainerConfig:
     hostfile: Path | None = None
     zero_stage: Literal[0, 1, 2, 3] = 0
     micro_batch_tokens: int = 4096
+    recompute: bool = False
     threads: int | None = None
     start_timeout_s: float = 600.0
     log_file: Path | None = None

@@ -55,6 +55,9 @@ class TrainerRuntime(Section):
     """What ZeRO splits over processes: 0 nothing, 1 optimiser, 2 + gradients, 3 + weights."""
     micro_batch_tokens: Count
     """Tokens of one forward and backward pass; memory grows with it, the result does not change."""
+    recompute: bool
+    """Keep each layer's input only and compute the layer again in the backward pass: long rows fit, a step
+    takes a third longer."""
     threads: Count | None
     """CPU threads of each process; null = every core divided by the processes."""
     start_timeout_s: Positive

@@ -57,6 +57,7 @@ def trainer_config(
         hostfile=None if runtime.hostfile is None else Path(runtime.hostfile),
         zero_stage=runtime.zero_stage,
         micro_batch_tokens=runtime.micro_batch_tokens,
+        recompute=runtime.recompute,
         threads=runtime.threads,
         start_timeout_s=runtime.start_timeout_s,
         log_file=ctx.scratch.parent / "trainer.log",

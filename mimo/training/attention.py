@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +19,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from mimo.errors import EngineFailed
 
 NAME = "mimo_packed"
-_ROW: ContextVar[PackedRow] = ContextVar("row")
+_ROWS: list[PackedRow] = []
+"""The row under way, last; no context variable, as CUDA runs the backward pass in a thread of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,11 @@ class PackedRow:
 @contextmanager
 def packed(segments: Sequence[Segment]) -> Iterator[None]:
     """Rows inside the block are made of `segments`; keep it open through the backward pass."""
-    token = _ROW.set(PackedRow(segments))
+    _ROWS.append(PackedRow(segments))
     try:
         yield
     finally:
-        _ROW.reset(token)
+        _ROWS.pop()
 
 
 def register() -> None:
@@ -93,7 +93,7 @@ def packed_attention(
     if s_aux is not None or softcap is not None or dropout or attention_mask is not None:
         what = "attention with sinks, soft cap, dropout or its own mask cannot be packed"
         raise EngineFailed(f"{type(module).__name__}: {what}")
-    row = _ROW.get()
+    row = _ROWS[-1]
     queries, keys, values = (_Pieces(tensor, row) for tensor in (query, key, value))
     parts = [
         _segment_attention(queries, keys, values, place, scaling=scaling, window=sliding_window)

@@ -42,7 +42,7 @@ class Engine:
         self.device = torch.device(
             f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if config.device == "cuda" else "cpu"
         )
-        self.model = load_model(config.model_dir)
+        self.model = load_model(config.model_dir, recompute=config.recompute)
         casts = config.compute_dtype == "bfloat16" and config.zero_stage == 0
         self._policy = Policy(self.model, autocast=torch.bfloat16 if casts else None)
         self.optimizer = build_optimizer(self.model, config.optimizer)
@@ -169,8 +169,10 @@ class Engine:
         self._gradient_ok = self._gradient_ok and bool(torch.isfinite(gradient).all())
 
 
-def load_model(model_dir: Path) -> Any:
+def load_model(model_dir: Path, *, recompute: bool = False) -> Any:
     """The causal language model in `model_dir`, float32, in training mode, tied again if it was so before.
+
+    With `recompute` a layer keeps its input for the backward pass, and nothing else.
 
     Raises:
         EngineFailed: it cannot be read, lacks tensors, or its attention cannot be packed.
@@ -201,6 +203,8 @@ def load_model(model_dir: Path) -> Any:
     for name, parameter in model.named_parameters():
         if ".router." in name or name.endswith("mlp.gate.weight"):
             parameter.requires_grad_(False)
+    if recompute:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     return model.train()
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from mimo.pipeline.estimate import assumptions as known
 from mimo.pipeline.estimate.assumptions import Assumed
-from mimo.pipeline.estimate.flops import flops_of, weight_bytes
+from mimo.pipeline.estimate.flops import flops_of, train_flops, weight_bytes
 from mimo.pipeline.estimate.policy_facts import PolicyFacts
 from mimo.pipeline.estimate.work import RolloutSize, Work
 from mimo.recipe.models import Recipe
@@ -96,7 +96,7 @@ class CpuTime:
         if not work.steps:
             return 0.0
         rate = known.CPU_TRAIN_BF16 if self._dtype == "bfloat16" else known.CPU_TRAIN_F32
-        core_s = flops_of(work, self.facts, self.size).train / (self.assumed(rate) * GIGA)
+        core_s = train_flops(work, self.facts, self.size, self.recipe) / (self.assumed(rate) * GIGA)
         fixed = self.assumed(known.CPU_STEP_FIXED_S)
         fixed += self.facts.parameters / GIGA * self.assumed(known.CPU_OPTIMIZER_S)
         return core_s / self.cores + work.steps * fixed

@@ -158,12 +158,14 @@ def _what_fits(
 ) -> str:
     """The least number of GPUs under ZeRO 3 and the longest row that fit together."""
     left = card.memory_gib - memory.overhead
-    tokens = activation_bytes(facts, recipe.policy.dtype) / GIB
+    tokens = activation_bytes(facts, recipe) / GIB
     advice = []
+    if memory.activations > 0.5 * left and not recipe.runtime.trainer.recompute:
+        advice.append("runtime.trainer.recompute: true (keeps each layer's input only)")
     if memory.activations > 0.5 * left:
         longest = int(0.5 * left / tokens // 1024 * 1024)
         advice.append(
-            f"policy.context_tokens: {longest} (activations of a whole row are kept; half of the card)"
+            f"policy.context_tokens: {longest} (a whole row's activations in half of the card)"
             if longest
             else "no row of 1,024 tokens fits: a smaller policy"
         )

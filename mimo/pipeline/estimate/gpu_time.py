@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from mimo.pipeline.estimate import assumptions as known
 from mimo.pipeline.estimate.assumptions import Assumed
-from mimo.pipeline.estimate.flops import flops_of, weight_bytes
+from mimo.pipeline.estimate.flops import flops_of, train_flops, weight_bytes
 from mimo.pipeline.estimate.hardware import Card, Hardware
 from mimo.pipeline.estimate.memory import GIB
 from mimo.pipeline.estimate.policy_facts import PolicyFacts
@@ -92,7 +92,9 @@ class GpuTime:
             return 0.0
         gpus, half = self.hardware.trainer_gpus, self.recipe.policy.dtype == "bfloat16"
         share = self.assumed(known.TRAIN_MFU_MOE if self.facts.sparse else known.TRAIN_MFU_DENSE)
-        seconds = flops_of(work, self.facts, self.size).train / (gpus * self.card.tflops * TERA * share)
+        seconds = train_flops(work, self.facts, self.size, self.recipe) / (
+            gpus * self.card.tflops * TERA * share
+        )
         if self.recipe.runtime.trainer.zero_stage == 3 and gpus > 1:
             row = max(float(self.recipe.runtime.trainer.micro_batch_tokens), self.size.tokens)
             rows = max(float(work.steps), work.computed / row / gpus)

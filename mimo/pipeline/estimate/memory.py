@@ -12,7 +12,7 @@ Trainer, N parameters, P processes, in bytes a parameter (docs/training.md, Prec
 
     tokens of the row x layers x 2 bytes x (6 hidden + 2 query + 2 kv + 4 feed-forward width)
 
-(4 bytes in float32).
+(4 bytes in float32). With `recompute` every layer keeps its input (hidden), and one layer all of it.
 
 A rollout longer than `micro_batch_tokens` is a row of its own, so the longest one decides.
 """
@@ -108,16 +108,19 @@ def trainer_memory(
         weights=weights,
         gradients=number * 4.0 * split[1],
         optimizer=masters + _optimizer(facts, optimizer) * split[0],
-        activations=row * activation_bytes(facts, recipe.policy.dtype) / GIB,
+        activations=row * activation_bytes(facts, recipe) / GIB,
         overhead=assumed(overhead),
         row_tokens=row,
     )
 
 
-def activation_bytes(facts: PolicyFacts, dtype: str) -> float:
+def activation_bytes(facts: PolicyFacts, recipe: Recipe) -> float:
     """Bytes that one token of a row keeps for the backward pass, over all layers."""
     width = 6 * facts.hidden + 2 * facts.query + 2 * facts.kv + 4 * facts.feed_forward
-    return facts.layers * width * (2.0 if dtype == "bfloat16" else 4.0)
+    kept = facts.layers * width
+    if recipe.runtime.trainer.recompute:
+        kept = facts.layers * facts.hidden + width
+    return kept * (2.0 if recipe.policy.dtype == "bfloat16" else 4.0)
 
 
 def sampler_memory(recipe: Recipe, facts: PolicyFacts, hardware: Hardware, assumed: Assumed) -> SamplerMemory:

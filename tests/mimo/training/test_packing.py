@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -140,6 +141,27 @@ def test_sliding_windows_reach_back_over_the_prefix(tmp_path: Path) -> None:
     found = packed_gradients(tmp_path, sequences, budget=4096)
     for name, gradient in wanted.items():
         assert (found[name] - gradient).norm() / gradient.norm() < 1e-5, name
+
+
+def test_recomputed_layers_give_the_same_gradient(untied_model: Path) -> None:
+    """The backward pass may run in a thread of its own, as it does on CUDA."""
+    sequences = make_sequences()
+    wanted = packed_gradients(untied_model, sequences, budget=4096)
+    policy = Policy(load_model(untied_model, recompute=True), autocast=None)
+    assert policy.model.is_gradient_checkpointing
+    (row,) = all_rows(sequences, budget=4096)
+    with packed([Segment(*span) for span in row.segments]):
+        columns = (torch.from_numpy(item) for item in (row.select, row.targets))
+        ids, positions = torch.from_numpy(row.token_ids)[None], torch.from_numpy(row.position_ids)[None]
+        logprobs, _ = policy(ids, positions, *columns, 0.7)
+        loss = loss_terms(logprobs, row, sequences)
+        thread = threading.Thread(target=loss.backward)
+        thread.start()
+        thread.join()
+    for name, parameter in policy.model.named_parameters():
+        if name in wanted:
+            assert parameter.grad is not None
+            assert (parameter.grad - wanted[name]).norm() / wanted[name].norm() < 1e-5, name
 
 
 def test_large_vocabularies_are_recomputed_with_the_same_gradient(

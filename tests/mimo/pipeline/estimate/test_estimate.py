@@ -37,12 +37,18 @@ def said(found: Estimate, word: str) -> Problem:
 
 
 MUON = ("cold_start.optimizer.name=muon", "rl_mixed.optimizer.name=muon", "runtime.trainer.zero_stage=2")
-LONG = ("policy.context_tokens=65536", "policy.source=hf:Qwen/Qwen3-8B", "runtime.sandbox.concurrency=64")
+LONG = (
+    "runtime.trainer.recompute=false",
+    "policy.context_tokens=65536",
+    "policy.source=hf:Qwen/Qwen3-8B",
+    "runtime.sandbox.concurrency=64",
+)
 
 
 def test_what_is_in_the_way_is_said_with_a_way_out() -> None:
     found = made("node", *MUON, *LONG)
     assert "activations of a row of 65,536 tokens" in said(found, "the trainer (").what
+    assert "runtime.trainer.recompute: true" in said(found, "the trainer (").change
     assert "policy.context_tokens: " in said(found, "the trainer (").change
     assert "zero_stage 0, or adamw" in said(found, "optimizer muon").change
     assert not said(found, "64 boxes").stops
