@@ -34,6 +34,8 @@ PAPER = {
 
 SIZES = ("policy.", "name", "variant", "runtime.")
 """What may differ between Pro and Flash: the policy with its sizes, the name, the runtime."""
+HEALING = {"cold_start.steps", "cold_start.optimizer.learning_rate"}
+"""And on the laptop, where Flash is Pro without ten layers, how long and how fast its cold start goes."""
 
 
 def flat(data: Json, key: str = "") -> dict[str, Json]:
@@ -76,7 +78,8 @@ def test_editors_find_a_misspelt_key_in_a_profile() -> None:
 def test_pro_and_flash_differ_only_in_the_policy(profile: str) -> None:
     pro, flash = (flat(load_recipe(name, profile=profile).model.data()) for name in ("pro", "flash"))
     differing = {key for key in pro.keys() | flash.keys() if pro.get(key) != flash.get(key)}
-    assert {key for key in differing if not key.startswith(SIZES)} == set()
+    healing = HEALING if profile == "laptop" else set()
+    assert {key for key in differing if not key.startswith(SIZES)} == healing
     assert any(key.startswith("policy.") for key in differing)
 
 
