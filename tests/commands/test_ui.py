@@ -71,6 +71,7 @@ def test_the_pages_answer_and_end_with_ctrl_c(home: Home) -> None:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests in the background ignore it
     )
     assert process.stdout is not None
     told = json.loads(process.stdout.readline())
@@ -88,7 +89,10 @@ def test_the_pages_answer_and_end_with_ctrl_c(home: Home) -> None:
         assert [row["name"] for row in json.load(answer)["experiments"]] == ["Default"]
     assert database.stat().st_size > 0
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    try:
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 0, said
     left = [pid for pid in tree if (facts := facts_of(pid)) and not over(pid, facts[0])]
     assert left == []
