@@ -7,12 +7,58 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
 from mimo.errors import RecipeError
 from mimo.types import Json, Split
 
 F = TypeVar("F")
+
+
+class OfSplit(Protocol):
+    """A family that belongs to one split."""
+
+    @property
+    def split(self) -> Split:
+        """Which."""
+        ...
+
+
+S = TypeVar("S", bound=OfSplit)
+
+
+def families_of_split(
+    domain: str,
+    families: Mapping[str, S],
+    levels: Sequence[int],
+    split: Split,
+    *,
+    names: Sequence[str] | None,
+    level: int | None,
+    offered: Sequence[S] | None = None,
+) -> tuple[S, ...]:
+    """The families of `split` that a source draws from, in order: those named, else those `offered` (all).
+
+    Raises:
+        RecipeError: an unknown family or level, or none left for this split.
+    """
+    unknown = [name for name in names or () if name not in families]
+    if unknown:
+        raise RecipeError(
+            f"unknown task families {', '.join(unknown)} of the {domain} domain",
+            hint=f"known: {', '.join(families)}",
+        )
+    if level is not None and level not in levels:
+        raise RecipeError(f"level is {level}; the {domain} generator has {tuple(levels)}")
+    told = list(families.values()) if offered is None else offered
+    chosen = [families[name] for name in names] if names else told
+    mine = tuple(entry for entry in chosen if entry.split == split)
+    if not mine:
+        raise RecipeError(
+            f"no task family of the {domain} domain is left for the {split} split",
+            hint="name some of that split or leave `families` out",
+        )
+    return mine
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

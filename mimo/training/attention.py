@@ -19,6 +19,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from mimo.errors import EngineFailed
 
 NAME = "mimo_packed"
+FOLDED_MASK = 2**21
+"""Most elements of a mask that is kept for all layers of a row; a longer segment's is made again in each."""
 _ROWS: list[PackedRow] = []
 """The row under way, last; no context variable, as CUDA runs the backward pass in a thread of its own."""
 
@@ -46,7 +48,7 @@ class PackedRow:
         return self._places.get(span)
 
     def mask(self, place: int, window: int | None, copies: int, like: torch.Tensor) -> torch.Tensor:
-        """[copies * queries, keys] added to the scores: 0 where a query sees a key, else -inf."""
+        """[copies * queries, keys] added to the scores: 0 where a query sees a key, else -inf. Kept."""
         found = self._masks.get((place, window, copies))
         if found is None or (found.dtype, found.device) != (like.dtype, like.device):
             found = _mask(self.segments[place], window, like).repeat(copies, 1)
@@ -143,10 +145,14 @@ def _segment_attention(
     copies = queries.shape[1] // keys.shape[1]
     if window is not None and keys.shape[2] <= window:
         window = None
-    if segment.prefix_start == segment.prefix_end and window is None:
+    plain = segment.prefix_start == segment.prefix_end and window is None
+    if plain or copies * queries.shape[2] * keys.shape[2] > FOLDED_MASK:
         if copies > 1:
             keys, values = keys.repeat_interleave(copies, dim=1), values.repeat_interleave(copies, dim=1)
-        return scaled_dot_product_attention(queries, keys, values, is_causal=True, scale=scaling)
+        mask = None if plain else _mask(segment, window, like=queries)
+        return scaled_dot_product_attention(
+            queries, keys, values, attn_mask=mask, is_causal=plain, scale=scaling
+        )
     # queries that share a head's keys become one longer query: the keys, prefix and all, are not copied
     folded = queries.reshape(1, keys.shape[1], -1, queries.shape[3])
     mask = query.row.mask(place, window, copies, like=queries)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from mimo.domains.agent.families import FAMILIES
 from mimo.domains.agent.family import Case, Family
-from mimo.errors import RecipeError
+from mimo.domains.generated_source import families_of_split
 from mimo.types import Split
 
 LEVELS = (1, 2)
@@ -37,22 +37,7 @@ def families_for(split: Split, names: Sequence[str] | None, level: int | None) -
     Raises:
         RecipeError: an unknown family or level, or none left for this split.
     """
-    unknown = [name for name in names or () if name not in FAMILIES]
-    if unknown:
-        raise RecipeError(
-            f"unknown task families {', '.join(unknown)} of the agent domain",
-            hint=f"known: {', '.join(FAMILIES)}",
-        )
-    if level is not None and level not in LEVELS:
-        raise RecipeError(f"level is {level}; the agent generator has {LEVELS}")
-    chosen = [FAMILIES[name] for name in names] if names else list(FAMILIES.values())
-    mine = tuple(entry for entry in chosen if entry.split == split)
-    if not mine:
-        raise RecipeError(
-            f"no task family of the agent domain is left for the {split} split",
-            hint="name some of that split or leave `families` out",
-        )
-    return mine
+    return families_of_split("agent", FAMILIES, LEVELS, split, names=names, level=level)
 
 
 def draw(seed: int, split: Split, index: int, pool: tuple[Family, ...], level: int | None) -> Draw:

@@ -10,9 +10,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mimo.domains.generated_source import families_of_split
 from mimo.domains.visual.families import FAMILIES
 from mimo.domains.visual.family import SIZE, Case, Family
-from mimo.errors import RecipeError
 from mimo.types import Split
 
 LEVELS = (1, 2)
@@ -57,24 +57,10 @@ def families_for(split: Split, names: Sequence[str] | None, level: int | None) -
     Raises:
         RecipeError: an unknown family or level, or none left for this split.
     """
-    unknown = [name for name in names or () if name not in FAMILIES]
-    if unknown:
-        raise RecipeError(
-            f"unknown task families {', '.join(unknown)} of the visual domain",
-            hint=f"known: {', '.join(FAMILIES)}",
-        )
-    if level is not None and level not in LEVELS:
-        raise RecipeError(f"level is {level}; the visual generator has {LEVELS}")
-    chosen = [FAMILIES[name] for name in names or FAMILIES]
-    if not names:  # what only an image tells has to be asked for by name
-        chosen = [entry for entry in chosen if not entry.seen]
-    mine = tuple(entry for entry in chosen if entry.split == split)
-    if not mine:
-        raise RecipeError(
-            f"no task family of the visual domain is left for the {split} split",
-            hint="name some of that split or leave `families` out",
-        )
-    return mine
+    told = [
+        entry for entry in FAMILIES.values() if not entry.seen
+    ]  # what only an image tells is asked for by name
+    return families_of_split("visual", FAMILIES, LEVELS, split, names=names, level=level, offered=told)
 
 
 def draw(seed: int, split: Split, index: int, pool: tuple[Family, ...], level: int | None) -> Draw:

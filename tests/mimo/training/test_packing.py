@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
+from mimo.training import attention
 from mimo.training.attention import Segment, packed
 from mimo.training.batch import TrainSequence
 from mimo.training.engine import load_model
@@ -139,6 +140,18 @@ def test_sliding_windows_reach_back_over_the_prefix(tmp_path: Path) -> None:
     sequences = make_sequences(groups=2, size=3)
     wanted = plain_gradients(tmp_path, sequences)
     found = packed_gradients(tmp_path, sequences, budget=4096)
+    for name, gradient in wanted.items():
+        assert (found[name] - gradient).norm() / gradient.norm() < 1e-5, name
+
+
+def test_long_segments_keep_no_mask_and_have_the_same_gradient(
+    untied_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sequences = make_sequences()
+    wanted = packed_gradients(untied_model, sequences, budget=4096)
+    monkeypatch.setattr(attention, "FOLDED_MASK", 0)
+    monkeypatch.setattr(attention.PackedRow, "mask", None)
+    found = packed_gradients(untied_model, sequences, budget=4096)
     for name, gradient in wanted.items():
         assert (found[name] - gradient).norm() / gradient.norm() < 1e-5, name
 

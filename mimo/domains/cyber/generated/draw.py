@@ -16,7 +16,7 @@ from mimo.domains.cyber.generated.carriers import BareLine, Carrier, CommandLine
 from mimo.domains.cyber.generated.families import FAMILIES
 from mimo.domains.cyber.generated.plant import GUARD, Family, Plant, Step, Verb, Words
 from mimo.domains.cyber.generated.surroundings import Gate, drawn_gate, drawn_neighbours
-from mimo.errors import RecipeError
+from mimo.domains.generated_source import families_of_split
 from mimo.types import Split
 
 LEVELS = (1, 2, 3)
@@ -53,19 +53,7 @@ def families_for(split: Split, names: Sequence[str] | None, level: int | None) -
     Raises:
         RecipeError: an unknown family or level, or none left for this split.
     """
-    unknown = [name for name in names or () if name not in FAMILIES]
-    if unknown:
-        raise RecipeError(f"unknown bug families {', '.join(unknown)}", hint=f"known: {', '.join(FAMILIES)}")
-    if level is not None and level not in LEVELS:
-        raise RecipeError(f"level is {level}; the cyber generator has {LEVELS}")
-    chosen = [FAMILIES[name] for name in names] if names else list(FAMILIES.values())
-    mine = tuple(entry for entry in chosen if entry.split == split)
-    if not mine:
-        raise RecipeError(
-            f"no bug family is left for the {split} split",
-            hint="name some of that split or leave `families` out",
-        )
-    return mine
+    return families_of_split("cyber", FAMILIES, LEVELS, split, names=names, level=level)
 
 
 def draw(seed: int, split: Split, index: int, pool: tuple[Family, ...], level: int | None) -> Draw:

@@ -74,9 +74,12 @@ def test_the_code_of_every_family_is_right_without_a_warning(language: str, tmp_
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ({"families": ["nope"], "train": 1}, "unknown bug families nope"),
+        ({"families": ["nope"], "train": 1}, "unknown task families nope of the cyber domain"),
         ({"level": 9, "train": 1}, "level is 9"),
-        ({"families": ["bad-free"], "train": 1}, "no bug family is left for the train split"),
+        (
+            {"families": ["bad-free"], "train": 1},
+            "no task family of the cyber domain is left for the train split",
+        ),
         ({"kind": "folder", "path": "x", "split": "train"}, "no task source 'folder'"),
     ],
 )
