@@ -57,9 +57,7 @@ def families_for(split: Split, names: Sequence[str] | None, level: int | None) -
     Raises:
         RecipeError: an unknown family or level, or none left for this split.
     """
-    told = [
-        entry for entry in FAMILIES.values() if not entry.seen
-    ]  # what only an image tells is asked for by name
+    told = [entry for entry in FAMILIES.values() if not entry.seen]  # the others are asked for by name
     return families_of_split("visual", FAMILIES, LEVELS, split, names=names, level=level, offered=told)
 
 
