@@ -3,11 +3,14 @@
     python benchmarks/overhead.py HOME [--step N]
 
 HOME is the MIMO_HOME of a finished run of recipes/pro.yaml. The step's recorded token ids are replayed
-through raw calls: one HTTP request a turn straight to vLLM (as many at once, as many tokens, nothing else),
-one DeepSpeed step on the same batch, one export, one reload. The step's sandbox and verifier work is replayed
-alone, in as many threads. On two cores everything competes for the same processor, so the parts add up:
+through raw calls at the run's concurrency: one HTTP request a turn straight to vLLM (as many tokens, nothing
+else), the turn's tool call in a box, the verifier; then one DeepSpeed step on the same batch, one export, one
+reload. Sampling and boxes run side by side there as in the run; each is replayed alone too:
 
-    overhead = (step - boxes - raw) / raw
+    overhead = (step - raw rollouts with boxes - optimiser step - export - update)
+               / (raw sampling alone + optimiser step + export + update)
+
+Every raw part runs twice and the second time counts: the first call of an engine is slower.
 """
 
 from __future__ import annotations
@@ -17,10 +20,12 @@ import asyncio
 import json
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import httpx
 
@@ -43,10 +48,14 @@ from mimo.stages.tasks import _open, read_tasks
 from mimo.training.batch import write_batch
 from mimo.training.checkpoint import MODEL, newest_checkpoint
 from mimo.training.trainer import start_trainer
-from mimo.types import Rollout, Task
+from mimo.types import Rollout, Task, Turn
+from sandbox.base import Sandbox
 from sandbox.rootfs import ensure_rootfs
 
 ROOT = Path(__file__).parents[1]
+ALONE = "sampling alone"
+TOGETHER = "rollouts, boxes included"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -72,15 +81,19 @@ def main() -> None:
     args = options.parse_args()
     _print_stages(args.home)
     recorded = _read(args.home, args.profile, args.step)
-    boxes = _replay_boxes(recorded)
+    boxes = asyncio.run(_replay(recorded, None, "boxes"))
     raw = _replay_engines(recorded)
     step = recorded.metrics["time/step_s"]
-    total = sum(raw.values())
     print(f"\nrl-mixed step {args.step}: {step:.2f} s, {len(recorded.rollouts)} rollouts")
-    print(f"  sandbox and verifier, replayed alone: {boxes:.2f} s")
+    print(f"  boxes and verifier alone: {boxes:.2f} s")
     for name, seconds in raw.items():
         print(f"  raw {name}: {seconds:.2f} s")
-    print(f"  orchestrator over raw engines: {(step - boxes - total) / total:+.1%}")
+    alone = raw.pop(ALONE)
+    together = raw.pop(TOGETHER)
+    added = step - together - sum(raw.values())
+    print(
+        f"  orchestrator: {added:+.2f} s, {added / (alone + sum(raw.values())):+.1%} of the raw engine calls"
+    )
 
 
 def _print_stages(home: Path) -> None:
@@ -112,43 +125,56 @@ def _read(home: Path, profile: str, step: int) -> Recorded:
     )
 
 
-def _replay_boxes(recorded: Recorded) -> float:
-    """Seconds for every box, tool call and verification of the step, side by side as in the run."""
-    recipe = recorded.recipe
-    open_box = partial(
-        _open, open_local, ensure_rootfs(recorded.home / "cache"), "overhead", recorded.store.root / "tools"
-    )
-    verified: dict[tuple[str, str | None], bool] = {}
-    diffs = _newest(recorded.home, "rl-mixed") / "diffs"
+class Boxes:
+    """The step's boxes: tool calls and verifications as the records tell them."""
 
-    def act(rollout: Rollout) -> None:
-        task = recorded.tasks[rollout.task_id]
-        harness = load_harness(rollout.harness, max_turns=recipe.harness.max_turns)
-        with open_box(task, recorded.store.snapshot(task), {}) as box:
-            for turn in rollout.contexts[0].turns:
-                if turn.role == "assistant":
-                    harness.act(turn.tool_calls[0] if turn.tool_calls else None, box, task)
-            box.freeze()
-            box.changes()
-
-    def verify(rollout: Rollout) -> None:
-        task = recorded.tasks[rollout.task_id]
-        changes = read_changes(diffs, str(rollout.diff))
-        load_domain(task.domain).verify(
-            task, changes, recorded.store, lambda snapshot, mounts: open_box(task, snapshot, mounts)
+    def __init__(self, recorded: Recorded) -> None:
+        self.recorded = recorded
+        runtime = recorded.recipe.runtime.sandbox
+        self.acting = ThreadPoolExecutor(runtime.concurrency)
+        self.verifying = ThreadPoolExecutor(runtime.verifiers)
+        self.diffs = _newest(recorded.home, "rl-mixed") / "diffs"
+        self.verified: set[tuple[str, str | None]] = set()
+        self.open_box = partial(
+            _open,
+            open_local,
+            ensure_rootfs(recorded.home / "cache"),
+            "overhead",
+            recorded.store.root / "tools",
         )
 
-    todo = []
-    for rollout in recorded.rollouts:
-        if verified.setdefault((rollout.task_id, rollout.diff), True) is True and rollout.diff:
-            todo.append(rollout)
-            verified[(rollout.task_id, rollout.diff)] = False
-    began = time.monotonic()
-    with ThreadPoolExecutor(recipe.runtime.sandbox.concurrency) as pool:
-        list(pool.map(act, recorded.rollouts))
-    with ThreadPoolExecutor(recipe.runtime.sandbox.verifiers) as pool:
-        list(pool.map(verify, todo))
-    return time.monotonic() - began
+    async def open(self, rollout: Rollout) -> Sandbox:
+        """A fresh box of the rollout's task."""
+        task = self.recorded.tasks[rollout.task_id]
+        return await self._act(self.open_box, task, self.recorded.store.snapshot(task), {})
+
+    async def call(self, rollout: Rollout, turn: Turn, box: Sandbox) -> None:
+        """Run one turn's tool call."""
+        task = self.recorded.tasks[rollout.task_id]
+        harness = load_harness(rollout.harness, max_turns=self.recorded.recipe.harness.max_turns)
+        await self._act(harness.act, turn.tool_calls[0] if turn.tool_calls else None, box, task)
+
+    async def close(self, rollout: Rollout, box: Sandbox) -> None:
+        """Take the box's changes and judge them; equal changes are judged once, as in the run."""
+        await self._act(box.freeze)
+        await self._act(box.changes)
+        await self._act(box.close)
+        if not rollout.diff or (rollout.task_id, rollout.diff) in self.verified:
+            return
+        self.verified.add((rollout.task_id, rollout.diff))
+        await asyncio.get_running_loop().run_in_executor(self.verifying, self._verify, rollout)
+
+    def _verify(self, rollout: Rollout) -> None:
+        task = self.recorded.tasks[rollout.task_id]
+        load_domain(task.domain).verify(
+            task,
+            read_changes(self.diffs, str(rollout.diff)),
+            self.recorded.store,
+            lambda snapshot, mounts: self.open_box(task, snapshot, mounts),
+        )
+
+    async def _act(self, function: Callable[..., T], *args: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self.acting, function, *args)
 
 
 def _replay_engines(recorded: Recorded) -> dict[str, float]:
@@ -175,57 +201,77 @@ def _replay_engines(recorded: Recorded) -> dict[str, float]:
             log_file=work / "trainer.log",
         )
         with start_server(sampler) as server, start_trainer(trainer_config) as trainer:
-            seconds = {"sampling": asyncio.run(_sample_raw(server.url, recorded))}
+            for salt in ("warm", "weights-1"):
+                seconds = {ALONE: asyncio.run(_replay(recorded, server.url, salt, boxes=False))}
+            seconds[TOGETHER] = asyncio.run(_replay(recorded, server.url, "weights-2"))
             write_batch(work / "batch", rl_sequences(_trained(recorded)), kind="rl", step=1)
-            began = time.monotonic()
-            trainer.train_step(work / "batch", LossSpec(kind="rl"), learning_rate=spec.learning_rate)
-            seconds["optimiser step"] = time.monotonic() - began
-            began = time.monotonic()
-            trainer.export(work / "model")
-            seconds["export"] = time.monotonic() - began
-            began = time.monotonic()
-            asyncio.run(_update_raw(server.url, recorded.model_dir, work / "model"))
-            seconds["weight update"] = time.monotonic() - began
+            for version in (1, 2):
+                began = time.monotonic()
+                trainer.train_step(work / "batch", LossSpec(kind="rl"), learning_rate=spec.learning_rate)
+                seconds["optimiser step"] = time.monotonic() - began
+                began = time.monotonic()
+                trainer.export(work / f"model-{version}")
+                seconds["export"] = time.monotonic() - began
+                began = time.monotonic()
+                asyncio.run(_update_raw(server.url, recorded.model_dir, work / f"model-{version}", version))
+                seconds["weight update"] = time.monotonic() - began
     return seconds
 
 
-async def _update_raw(url: str, reference: Path, folder: Path) -> None:
+async def _update_raw(url: str, reference: Path, folder: Path, version: int) -> None:
     sampler = VllmSampler(url, 0, reference_dir=reference)
-    await sampler.update_weights(folder, 1)
+    await sampler.update_weights(folder, version)
     await sampler.close()
 
 
-async def _sample_raw(url: str, recorded: Recorded) -> float:
-    """Every rollout's turns one after another, rollouts side by side, forced to the recorded lengths."""
-    limits = httpx.Limits(max_connections=256, max_keepalive_connections=256)
+async def _replay(recorded: Recorded, url: str | None, salt: str, *, boxes: bool = True) -> float:
+    """Seconds of the step's rollouts: turns one after another, rollouts side by side.
+
+    With `url` None nothing is sampled. `salt` keeps one replay's prefix cache from the next; within one the
+    prompts are shared, as in the run.
+    """
     gate = asyncio.Semaphore(recorded.recipe.runtime.sandbox.concurrency)
+    limits = httpx.Limits(max_connections=256, max_keepalive_connections=256)
+    held = Boxes(recorded) if boxes else None
 
     async def rollout(row: Rollout, client: httpx.AsyncClient) -> None:
         ids = recorded.payloads[row.rollout_id].token_ids.tolist()
         async with gate:
+            box = await held.open(row) if held else None
             for turn in row.contexts[0].turns:
                 if turn.role != "assistant":
                     continue
-                start, end = turn.span
-                body = {
-                    "token_ids": ids[:start],
-                    "cache_salt": row.rollout_id,
-                    "sampling_params": {
-                        "max_tokens": end - start,
-                        "min_tokens": end - start,
-                        "ignore_eos": True,
-                        "temperature": recorded.recipe.sampling.temperature,
-                        "logprobs": 0,
-                        "watermarking": False,
-                    },
-                }
-                answer = await client.post("/inference/v1/generate", json=body)
-                answer.raise_for_status()
+                if url is not None:
+                    await _sample(client, recorded, ids, turn.span, salt)
+                if held and box:
+                    await held.call(row, turn, box)
+            if held and box:
+                await held.close(row, box)
 
-    async with httpx.AsyncClient(base_url=url, timeout=600, limits=limits) as client:
+    async with httpx.AsyncClient(base_url=url or "", timeout=600, limits=limits) as client:
         began = time.monotonic()
         await asyncio.gather(*(rollout(row, client) for row in recorded.rollouts if row.contexts))
         return time.monotonic() - began
+
+
+async def _sample(
+    client: httpx.AsyncClient, recorded: Recorded, ids: list[int], span: tuple[int, int], salt: str
+) -> None:
+    start, end = span
+    body = {
+        "token_ids": ids[:start],
+        "cache_salt": salt,
+        "sampling_params": {
+            "max_tokens": end - start,
+            "min_tokens": end - start,
+            "ignore_eos": True,
+            "temperature": recorded.recipe.sampling.temperature,
+            "logprobs": 0,
+            "watermarking": False,
+        },
+    }
+    answer = await client.post("/inference/v1/generate", json=body)
+    answer.raise_for_status()
 
 
 def _trained(recorded: Recorded) -> list[TrainedRollout]:
