@@ -85,6 +85,7 @@ async def _learn(ctx: StageContext, school: School, step: int, signal: Signal | 
         school.note_untrained(step + 1, limit=spec.stop_rejected_steps)
         return {"step/trained": 0.0}
     rate = warmed_up(spec.optimizer.learning_rate, step, spec.warmup_steps)
+    ctx.progress(step, spec.steps, "step", f"training on {len(signal.trained)} rollouts")
     metrics = await school.train_rl(step + 1, signal.trained, rate)
     metrics |= await school.publish(step + 1)
     return metrics | {"step/trained": 1.0}
