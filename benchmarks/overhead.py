@@ -10,7 +10,7 @@ reload. Sampling and boxes run side by side there as in the run; each is replaye
     overhead = (step - raw rollouts with boxes - optimiser step - export - update)
                / (raw sampling alone + optimiser step + export + update)
 
-Every raw part runs twice and the second time counts: the first call of an engine is slower.
+Engines and boxes are warm: an engine's first call, which is slower, does not count.
 """
 
 from __future__ import annotations
@@ -20,56 +20,21 @@ import asyncio
 import json
 import tempfile
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import httpx
+from recorded_step import Recorded, ReplayedBoxes, read_step, trained_rollouts
 
 from mimo.backends.base import LossSpec, SamplerConfig, TrainerConfig
 from mimo.backends.vllm import VllmSampler, start_server
-from mimo.domains import load_domain
-from mimo.domains.base import TaskStore, open_local
-from mimo.harnesses import load_harness
-from mimo.recipe.loader import load_recipe
-from mimo.recipe.models import Recipe
-from mimo.rollouts.changes import read_changes
-from mimo.rollouts.groups import GroupPlan
-from mimo.rollouts.loop import Finished
-from mimo.rollouts.signal import SampledGroup, TrainedRollout, learning_signal
-from mimo.rollouts.store import RolloutStore
-from mimo.rollouts.token_log import Payload
-from mimo.stages.rl_loop import signal_rules
 from mimo.stages.school import rl_sequences
-from mimo.stages.tasks import _open, read_tasks
 from mimo.training.batch import write_batch
-from mimo.training.checkpoint import MODEL, newest_checkpoint
 from mimo.training.trainer import start_trainer
-from mimo.types import Rollout, Task, Turn
+from mimo.types import Rollout
 from sandbox.base import Sandbox
-from sandbox.rootfs import ensure_rootfs
 
-ROOT = Path(__file__).parents[1]
 ALONE = "sampling alone"
 TOGETHER = "rollouts, boxes included"
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """One rl-mixed step as its files tell it."""
-
-    recipe: Recipe
-    home: Path
-    tasks: dict[str, Task]
-    store: TaskStore
-    model_dir: Path
-    rollouts: list[Rollout]
-    payloads: dict[str, Payload]
-    metrics: dict[str, float]
 
 
 def main() -> None:
@@ -80,7 +45,7 @@ def main() -> None:
     options.add_argument("--step", type=int, default=2)
     args = options.parse_args()
     _print_stages(args.home)
-    recorded = _read(args.home, args.profile, args.step)
+    recorded = read_step(args.home, args.profile, args.step)
     boxes = asyncio.run(_replay(recorded, None, "boxes"))
     raw = _replay_engines(recorded)
     step = recorded.metrics["time/step_s"]
@@ -91,90 +56,14 @@ def main() -> None:
     alone = raw.pop(ALONE)
     together = raw.pop(TOGETHER)
     added = step - together - sum(raw.values())
-    print(
-        f"  orchestrator: {added:+.2f} s, {added / (alone + sum(raw.values())):+.1%} of the raw engine calls"
-    )
+    share = added / (alone + sum(raw.values()))
+    print(f"  orchestrator: {added:+.2f} s, {share:+.1%} of the raw engine calls")
 
 
 def _print_stages(home: Path) -> None:
     for path in sorted((home / "store").glob("*/*/manifest.json"), key=lambda item: item.stat().st_mtime):
         manifest = json.loads(path.read_text())
         print(f"{manifest['stage']:20s} {manifest['wall_s']:8.1f} s  ({manifest['planned']} units)")
-
-
-def _newest(home: Path, stage: str) -> Path:
-    found = (home / "store" / stage).glob("*/manifest.json")
-    return max(found, key=lambda path: path.stat().st_mtime).parent
-
-
-def _read(home: Path, profile: str, step: int) -> Recorded:
-    output, prepared = _newest(home, "rl-mixed"), _newest(home, "probe-hacks")
-    store = RolloutStore(output)
-    rows = (output / "_run" / "metrics.jsonl").read_text().splitlines()
-    found = newest_checkpoint(output / "checkpoints", on_damaged=print)
-    assert found is not None
-    return Recorded(
-        recipe=load_recipe(ROOT / "recipes" / "pro.yaml", profile=profile).model,
-        home=home,
-        tasks={task.task_id: task for task in read_tasks(prepared)},
-        store=TaskStore(prepared),
-        model_dir=found[0] / MODEL,
-        rollouts=list(store.rollouts(step)),
-        payloads=dict(store.payloads(step)),
-        metrics=json.loads(rows[step - 1])["metrics"],
-    )
-
-
-class Boxes:
-    """The step's boxes: tool calls and verifications as the records tell them."""
-
-    def __init__(self, recorded: Recorded) -> None:
-        self.recorded = recorded
-        runtime = recorded.recipe.runtime.sandbox
-        self.acting = ThreadPoolExecutor(runtime.concurrency)
-        self.verifying = ThreadPoolExecutor(runtime.verifiers)
-        self.diffs = _newest(recorded.home, "rl-mixed") / "diffs"
-        self.verified: set[tuple[str, str | None]] = set()
-        self.open_box = partial(
-            _open,
-            open_local,
-            ensure_rootfs(recorded.home / "cache"),
-            "overhead",
-            recorded.store.root / "tools",
-        )
-
-    async def open(self, rollout: Rollout) -> Sandbox:
-        """A fresh box of the rollout's task."""
-        task = self.recorded.tasks[rollout.task_id]
-        return await self._act(self.open_box, task, self.recorded.store.snapshot(task), {})
-
-    async def call(self, rollout: Rollout, turn: Turn, box: Sandbox) -> None:
-        """Run one turn's tool call."""
-        task = self.recorded.tasks[rollout.task_id]
-        harness = load_harness(rollout.harness, max_turns=self.recorded.recipe.harness.max_turns)
-        await self._act(harness.act, turn.tool_calls[0] if turn.tool_calls else None, box, task)
-
-    async def close(self, rollout: Rollout, box: Sandbox) -> None:
-        """Take the box's changes and judge them; equal changes are judged once, as in the run."""
-        await self._act(box.freeze)
-        await self._act(box.changes)
-        await self._act(box.close)
-        if not rollout.diff or (rollout.task_id, rollout.diff) in self.verified:
-            return
-        self.verified.add((rollout.task_id, rollout.diff))
-        await asyncio.get_running_loop().run_in_executor(self.verifying, self._verify, rollout)
-
-    def _verify(self, rollout: Rollout) -> None:
-        task = self.recorded.tasks[rollout.task_id]
-        load_domain(task.domain).verify(
-            task,
-            read_changes(self.diffs, str(rollout.diff)),
-            self.recorded.store,
-            lambda snapshot, mounts: self.open_box(task, snapshot, mounts),
-        )
-
-    async def _act(self, function: Callable[..., T], *args: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self.acting, function, *args)
 
 
 def _replay_engines(recorded: Recorded) -> dict[str, float]:
@@ -204,7 +93,7 @@ def _replay_engines(recorded: Recorded) -> dict[str, float]:
             for salt in ("warm", "weights-1"):
                 seconds = {ALONE: asyncio.run(_replay(recorded, server.url, salt, boxes=False))}
             seconds[TOGETHER] = asyncio.run(_replay(recorded, server.url, "weights-2"))
-            write_batch(work / "batch", rl_sequences(_trained(recorded)), kind="rl", step=1)
+            write_batch(work / "batch", rl_sequences(trained_rollouts(recorded)), kind="rl", step=1)
             for version in (1, 2):
                 began = time.monotonic()
                 trainer.train_step(work / "batch", LossSpec(kind="rl"), learning_rate=spec.learning_rate)
@@ -232,26 +121,30 @@ async def _replay(recorded: Recorded, url: str | None, salt: str, *, boxes: bool
     """
     gate = asyncio.Semaphore(recorded.recipe.runtime.sandbox.concurrency)
     limits = httpx.Limits(max_connections=256, max_keepalive_connections=256)
-    held = Boxes(recorded) if boxes else None
 
-    async def rollout(row: Rollout, client: httpx.AsyncClient) -> None:
+    async def talk(row: Rollout, box: Sandbox | None) -> None:
         ids = recorded.payloads[row.rollout_id].token_ids.tolist()
-        async with gate:
-            box = await held.open(row) if held else None
-            for turn in row.contexts[0].turns:
-                if turn.role != "assistant":
-                    continue
-                if url is not None:
-                    await _sample(client, recorded, ids, turn.span, salt)
-                if held and box:
-                    await held.call(row, turn, box)
-            if held and box:
-                await held.close(row, box)
+        for turn in row.contexts[0].turns:
+            if turn.role == "assistant" and url is not None:
+                await _sample(client, recorded, ids, turn.span, salt)
+            if turn.role == "assistant" and box is not None:
+                await held.call(row, turn, box)
 
-    async with httpx.AsyncClient(base_url=url or "", timeout=600, limits=limits) as client:
-        began = time.monotonic()
-        await asyncio.gather(*(rollout(row, client) for row in recorded.rollouts if row.contexts))
-        return time.monotonic() - began
+    async def rollout(row: Rollout) -> None:
+        async with gate:
+            if boxes:
+                async with held.box(row) as box:
+                    await talk(row, box)
+                    await held.freeze(box)
+                await held.verify(row)
+            else:
+                await talk(row, None)
+
+    with ReplayedBoxes(recorded) as held:
+        async with httpx.AsyncClient(base_url=url or "", timeout=600, limits=limits) as client:
+            began = time.monotonic()
+            await asyncio.gather(*(rollout(row) for row in recorded.rollouts if row.contexts))
+            return time.monotonic() - began
 
 
 async def _sample(
@@ -272,31 +165,6 @@ async def _sample(
     }
     answer = await client.post("/inference/v1/generate", json=body)
     answer.raise_for_status()
-
-
-def _trained(recorded: Recorded) -> list[TrainedRollout]:
-    """The step's learning signal, made again from its records."""
-    groups: dict[str, list[Finished]] = {}
-    for row in recorded.rollouts:
-        reward = None if row.verdict is None else float(row.verdict.passed)
-        fresh = replace(row, reward=reward)
-        item = Finished(rollout=fresh, payload=recorded.payloads.get(row.rollout_id), changes=None)
-        groups.setdefault(row.group_id, []).append(item)
-    sampled = [
-        SampledGroup(
-            plan=GroupPlan(
-                group_id=name,
-                task=recorded.tasks[rows[0].rollout.task_id],
-                harness=rows[0].rollout.harness,
-                step=rows[0].rollout.step,
-                size=len(rows),
-            ),
-            finished=tuple(rows),
-            method=recorded.tasks[rows[0].rollout.task_id].routing,
-        )
-        for name, rows in groups.items()
-    ]
-    return list(learning_signal(sampled, signal_rules(recorded.recipe)).trained)
 
 
 if __name__ == "__main__":

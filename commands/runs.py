@@ -71,7 +71,7 @@ def _find(home: Home, run_id: str) -> RunFolder:
             return run
     names = [run.run_id for run in known]
     raise RecipeError(
-        f"no run {run_id!r} in {home.root}{did_you_mean(run_id, names)}", hint="`mimo runs` lists them"
+        f"no run {run_id!r} in {home.root}{did_you_mean(run_id, names)}", hint="`mimo runs ls` lists them"
     )
 
 

@@ -72,7 +72,7 @@ def find_run(name: str, profile: str | None = None) -> ComparedRun:
         guess = did_you_mean(name, [*(run.run_id for run in list_runs(here)), *shipped_recipes()])
         raise RecipeError(
             f"{name!r} is no run in {here.root} and no recipe{guess}",
-            hint="`mimo runs` lists the runs",
+            hint="`mimo runs ls` lists the runs",
         )
     home = find_home(file)
     runs = list_runs(home, file, profile)
@@ -89,7 +89,7 @@ def compare(a: ComparedRun, b: ComparedRun) -> Comparison:
     """
     if a.run.folder == b.run.folder:
         raise RecipeError(
-            f"both are run {a.run.run_id}", hint="name two runs; `mimo runs` lists them, newest first"
+            f"both are run {a.run.run_id}", hint="name two runs; `mimo runs ls` lists them, newest first"
         )
     differing = list(_differing("", dict(a.record.recipe), dict(b.record.recipe)))
     return Comparison(

@@ -91,7 +91,7 @@ def read_run(home: Home, run: RunFolder) -> ComparedRun:
     if record is None:
         raise RecipeError(
             f"run {run.run_id}: {run.folder / 'run.json'} cannot be read",
-            hint="a run of another version of mimo, or a damaged file; `mimo runs` lists those that can be",
+            hint="a run of another version, or a damaged file; `mimo runs ls` lists those that can be",
         )
     alive = _alive(home, record, state)
     status = state.status if state else "new"
