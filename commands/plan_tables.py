@@ -98,6 +98,14 @@ def _totals(found: Forecast) -> Iterator[str]:
         left_cost = "" if left_price is None else f", {left_price:,.0f} USD"
         yield f"whole recipe: {_time(seconds)}{cost}; still to do: {_time(left)}{left_cost}"
     yield f"disk at most: {size(made.disk_peak_bytes)} at {found.project.home.root}"
+    for name, stage in made.stages.items():
+        if stage.teachers is not None and stage.teachers.gpus:
+            one = stage.teachers
+            where = "1 GPU" if one.gpus == 1 else f"{one.gpus} GPUs"
+            yield (
+                f"{name}: teachers are read on {where}: {one.reading:,.1f} GiB of each, beside "
+                f"{one.beside:,.1f} of trainer and sleeping sampler"
+            )
     yield "memory is that of one GPU (without GPUs: of the process), tokens and time are of the whole stage"
 
 

@@ -135,6 +135,8 @@ def machine_lacks(recipe: Recipe, profile: str | None, machine: Machine) -> list
         lacks.append(f"the sampler needs {_count(sampler_gpus)}, there {_are(gpus)}")
     if trainer.device == "cuda" and trainer.hostfile is None and gpus < trainer.num_processes:
         lacks.append(f"the trainer needs {_count(trainer.num_processes)}, there {_are(gpus)}")
+    if recipe.runtime.teachers.device == "cuda" and "mopd2" in recipe.stages and not gpus:
+        lacks.append("runtime.teachers.device is cuda and there is no GPU")
     if profile == "cluster":
         if trainer.hostfile is None and trainer.launcher != "slurm":
             lacks.append("a cluster needs runtime.trainer.hostfile or launcher: slurm")

@@ -66,6 +66,15 @@ class TrainerRuntime(Section):
     """Further keys merged into DeepSpeed's configuration."""
 
 
+class TeacherRuntime(Section):
+    """Where mopd2 reads its teachers, and the student beside them (one at a time)."""
+
+    device: Device
+    """auto = where the trainer runs: a copy on each GPU that has room, and the CPU where none has, counted;
+    cuda = GPUs, or the stage fails; cpu = the CPU. A pass has `runtime.trainer.micro_batch_tokens` on a GPU
+    and one dialogue on the CPU."""
+
+
 class SandboxRuntime(Section):
     """Where boxes run."""
 
@@ -122,6 +131,8 @@ class Runtime(Section):
     """The serving engine."""
     trainer: TrainerRuntime
     """The training engine."""
+    teachers: TeacherRuntime
+    """Where teachers are read."""
     sandbox: SandboxRuntime
     """Boxes."""
     judge: JudgeRuntime

@@ -21,6 +21,9 @@ from mimo.stages.harness_choice import evaluation_harness
 from mimo.stages.mopd2_samples import KINDS, TEACHER_OF, Kind, usable
 from mimo.stages.school import School
 from mimo.stages.tasks import read_tasks, task_folder
+from mimo.stages.teachers import reading_place
+from mimo.training.reader import Context
+from mimo.training.reference import reverse_kl
 
 Distances = dict[str, float]
 """`KIND/TEACHER` -> mean reverse KL, nats a token."""
@@ -52,11 +55,12 @@ class FixedContexts:
             if usable(rollout)
         ]
         if self.read("first") is None:
-            await self.measure(school.published, "first")
+            await self.measure(school, "first")
 
-    async def measure(self, student: Path, name: str) -> Distances:
-        """The distances of `student`, also kept in `evaluation/NAME.json`."""
-        found = await asyncio.to_thread(self._measured, student)
+    async def measure(self, school: School, name: str) -> Distances:
+        """The distances of the school's student as it is now, also kept in `evaluation/NAME.json`."""
+        async with school.sampler_asleep():
+            found = await asyncio.to_thread(self._measured, school.published)
         write_json(self._folder / f"{name}.json", dict(found))
         return found
 
@@ -66,17 +70,17 @@ class FixedContexts:
         return None if data is None else {key: float(str(value)) for key, value in data.items()}
 
     def _measured(self, student: Path) -> Distances:
-        from mimo.training.reference import reverse_kl
-
         found: Distances = {}
         for kind in KINDS:
             rows = self._contexts.get(kind, ())
             if not rows:
                 self._ctx.count(f"no fixed context of kind {kind}", why="nothing recorded to compare in")
                 continue
-            contexts = [(row.payload.token_ids, row.payload.loss_mask) for row in rows]
+            contexts = [Context(row.payload.token_ids, row.payload.loss_mask) for row in rows]
             teacher = self._teachers[TEACHER_OF[kind]]
-            values = reverse_kl(student, teacher, contexts, self._ctx.recipe.policy.dtype)
+            values = reverse_kl(
+                student, teacher, contexts, reading_place(self._ctx, [student, teacher], contexts)
+            )
             tokens = [int(row.payload.loss_mask.sum()) for row in rows]
             weighted = math.fsum(value * number for value, number in zip(values, tokens, strict=True))
             found[f"{kind}/{TEACHER_OF[kind]}"] = weighted / sum(tokens)

@@ -8,9 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mimo.algo.length_penalty import LengthPenalty
 from mimo.backends.base import LossSpec
 from mimo.domains.base import share_kind
@@ -25,10 +22,8 @@ from mimo.stages.mopd2_samples import KINDS, TEACHER_OF, Sample, gather, histori
 from mimo.stages.mopd2_signal import (
     DistilRules,
     DistilSignal,
-    ScoredSample,
     distil_signal,
     has_tokens,
-    payload_of,
 )
 from mimo.stages.open_school import open_school
 from mimo.stages.rl_loop import signal_rules
@@ -38,6 +33,7 @@ from mimo.stages.school import School
 from mimo.stages.signal_counts import count_clipped, count_rollouts
 from mimo.stages.start import StartingPolicy, checkpoint_policy, starting_policy
 from mimo.stages.tasks import tasks_of
+from mimo.stages.teachers import score_samples
 from mimo.types import Task
 
 STAGE = "mopd2"
@@ -84,7 +80,7 @@ async def _distil(ctx: StageContext) -> StageResult:
             metrics = {"time/rollout_s": sampled_s} | _sample_metrics(ctx, samples)
             metrics |= await _learn(ctx, school, step, samples, teachers=teachers, rules=rules)
             if step + 1 == spec.steps:
-                metrics |= _named(await fixed.measure(school.published, "last"))
+                metrics |= _named(await fixed.measure(school, "last"))
             ctx.log(step + 1, metrics | {"time/step_s": time.monotonic() - started})
             school.checkpoint(step + 1, {"cursor": feed.cursor})
             ctx.check_stop()
@@ -114,7 +110,10 @@ async def _learn(
     """Score, train, publish, record; the step's metrics."""
     began = time.monotonic()
     good = [sample for sample in samples if has_tokens(sample)]
-    scored = await asyncio.to_thread(_scored, ctx.recipe, good, school.published, teachers)
+    async with school.sampler_asleep():
+        scored = await asyncio.to_thread(
+            score_samples, ctx, good, school.published, teachers, temperature=TEMPERATURE
+        )
     scored_s = time.monotonic() - began
     signal = distil_signal(scored, rules)
     if signal.trained:
@@ -128,35 +127,6 @@ async def _learn(
     count_rollouts(ctx, step + 1, [sample.finished for sample in samples])
     _record(ctx, step + 1, samples, signal)
     return metrics | signal.metrics | {"time/teacher_s": scored_s}
-
-
-def _scored(
-    recipe: Recipe, samples: Sequence[Sample], student: Path, teachers: Mapping[str, Path]
-) -> list[ScoredSample]:
-    """Both sides of every gap, by the same reader of folders: equal weights give a gap of exactly 0."""
-    ours = _logprobs(recipe, student, samples)
-    theirs: dict[int, NDArray[np.float32]] = {}
-    for name, folder in teachers.items():
-        mine = [place for place, sample in enumerate(samples) if TEACHER_OF[sample.kind] == name]
-        found = _logprobs(recipe, folder, [samples[place] for place in mine])
-        theirs |= dict(zip(mine, found, strict=True))
-    return [
-        ScoredSample(sample=sample, policy_logprobs=ours[place], teacher_logprobs=theirs[place])
-        for place, sample in enumerate(samples)
-    ]
-
-
-def _logprobs(recipe: Recipe, folder: Path, samples: Sequence[Sample]) -> list[NDArray[np.float32]]:
-    """Per sample, [trained] float32 under the weights in `folder`, of the recorded ids."""
-    from mimo.training.reference import FolderScorer
-
-    payloads = [payload_of(sample.finished) for sample in samples]
-    scorer = FolderScorer(folder, recipe.policy.dtype)
-    rows = scorer.score([payload.token_ids.tolist() for payload in payloads], temperature=TEMPERATURE)
-    return [
-        np.asarray(row, dtype=np.float32)[payload.loss_mask[1:]]
-        for row, payload in zip(rows, payloads, strict=True)
-    ]
 
 
 def _record(ctx: StageContext, step: int, samples: Sequence[Sample], signal: DistilSignal) -> None:

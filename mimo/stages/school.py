@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from mimo.backends.base import LossSpec, TrainReport
+from mimo.backends.devices import pick_device
 from mimo.errors import StageFailed
 from mimo.rollouts.house import House
 from mimo.rollouts.signal import TrainedRollout
@@ -192,6 +194,24 @@ class School:
         self._note_export(folder, report.manifest)
         self.house.policy = f"{self._stage}:{step}"
         return report.metrics()
+
+    @asynccontextmanager
+    async def sampler_asleep(self) -> AsyncIterator[None]:
+        """Inside the block the GPU memory of our own sampler is free, where teachers may be read there.
+
+        Nothing happens where the sampler runs on a CPU, behind a URL, or teachers are read on the CPU.
+        """
+        runtime = self._ctx.recipe.runtime
+        asked = runtime.trainer.device if runtime.teachers.device == "auto" else runtime.teachers.device
+        ours = not runtime.sampler.urls and pick_device(runtime.sampler.device) == "cuda"
+        if not ours or pick_device(asked) == "cpu":
+            yield
+            return
+        await self.sampler.pause(sleep=True)
+        try:
+            yield
+        finally:
+            await self.sampler.resume(wake_up=True)
 
     async def _export(self) -> dict[str, float]:
         """Write the weights as they are where `publish` writes them."""

@@ -102,6 +102,11 @@ class Engine:
         else:
             self.deepspeed.optimizer.zero_grad()
 
+    def give_back_memory(self) -> None:
+        """Return to the GPU what a step took and holds no more: sampler and teachers may share it."""
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
     def sum_over_ranks(self, values: torch.Tensor) -> torch.Tensor:
         """The elementwise sum of a CPU tensor over all ranks."""
         if self.world_size > 1:

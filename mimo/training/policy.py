@@ -27,13 +27,7 @@ class Policy(nn.Module):
 
     def __init__(self, model: Any, *, autocast: torch.dtype | None) -> None:
         super().__init__()
-        altered = [
-            name for name in _ALTERED_LOGITS if getattr(model.config, name, None) not in (None, 1, 1.0)
-        ]
-        if altered:
-            raise EngineFailed(
-                f"{type(model).__name__}: logits altered by {', '.join(altered)} are not supported"
-            )
+        check_logits(model)
         self.model = model
         self._autocast = autocast
         vocabulary = model.config.get_text_config().vocab_size
@@ -80,6 +74,19 @@ class Policy(nn.Module):
             _head_logprobs, head, hidden, targets, temperature, use_reentrant=False
         )
         return result
+
+
+def check_logits(model: Any) -> None:
+    """Nothing, where the head's output is the logits themselves.
+
+    Raises:
+        EngineFailed: the policy scales or caps them.
+    """
+    altered = [name for name in _ALTERED_LOGITS if getattr(model.config, name, None) not in (None, 1, 1.0)]
+    if altered:
+        raise EngineFailed(
+            f"{type(model).__name__}: logits altered by {', '.join(altered)} are not supported"
+        )
 
 
 def _head_logprobs(

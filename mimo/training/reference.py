@@ -6,19 +6,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from mimo.training.reading_place import Dtype, ReadingPlace, cpu_place
 
 if TYPE_CHECKING:
     import torch
 
-Dtype = Literal["float32", "bfloat16"]
+    from mimo.training.reader import Context, Copy
 
 
 class FolderScorer:
-    """Scores token sequences under the weights of a servable folder; `model_dir` may be changed."""
+    """Scores token sequences under the weights of a servable folder; `model_dir` may be changed.
+
+    Always on the CPU: it scores a canary's few sequences while a sampler holds the GPUs.
+    """
 
     def __init__(self, model_dir: Path, dtype: Dtype) -> None:
         self.model_dir = model_dir
@@ -26,62 +30,57 @@ class FolderScorer:
 
     def score(self, sequences: Sequence[Sequence[int]], *, temperature: float) -> list[tuple[float, ...]]:
         """Per sequence, the logprob of each token but the first given those before it."""
-        import torch
+        from mimo.training.reader import Context, reading
 
-        model = _loaded(self.model_dir)
-        scores = []
-        with torch.inference_mode(), _autocast(self._dtype):
-            for sequence in sequences:
-                logprobs = _vocabulary_logprobs(model, sequence, temperature)
-                picked = logprobs.gather(1, torch.tensor(sequence)[1:, None])[:, 0]
-                scores.append(tuple(picked.tolist()))
-        return scores
+        contexts = [
+            Context(np.asarray(sequence, dtype=np.int32), np.arange(len(sequence)) > 0)
+            for sequence in sequences
+        ]
+        with reading(self.model_dir, cpu_place(self._dtype)) as policy:
+            return [tuple(row.tolist()) for row in policy.logprobs(contexts, temperature=temperature)]
 
 
 def reverse_kl(
-    student_dir: Path,
-    teacher_dir: Path,
-    contexts: Sequence[tuple[NDArray[np.int32], NDArray[np.bool_]]],
-    dtype: Dtype,
+    student_dir: Path, teacher_dir: Path, contexts: Sequence[Context], place: ReadingPlace
 ) -> list[float]:
     """Per context, the mean KL(student || teacher) in nats over its masked tokens, over the whole vocabulary.
 
     Nothing is sampled: equal folders give exactly 0, and two students can be compared on the same contexts.
-
-    Args:
-        contexts: (token ids [n], mask [n] bool); what counts is where each masked token was drawn from.
+    One policy is in memory at a time: of the student its head stays, and the hidden states ([asked, hidden]
+    of every context, in main memory).
     """
+    from mimo.training.reader import reading
+
+    with reading(student_dir, place) as student:
+        states, head = student.states(contexts), student.head()
+    with reading(teacher_dir, place) as teacher:
+
+        def work(policy: Copy, chosen: Sequence[int]) -> list[float]:
+            own = _on(policy, head)
+            theirs = policy.states([contexts[number] for number in chosen])
+            return [
+                _divergence(policy, own, states[number].to(policy.device), row)
+                for number, row in zip(chosen, theirs, strict=True)
+            ]
+
+        return teacher.each(contexts, work)
+
+
+def _on(policy: Copy, head: Any) -> Any:
+    """The student's head beside a copy of the teacher; made anew for a pass, as copies take any of them."""
+    import copy
+
+    return head if policy.device.type == "cpu" else copy.deepcopy(head).to(policy.device)
+
+
+def _divergence(policy: Copy, head: Any, ours: torch.Tensor, theirs: torch.Tensor) -> float:
+    """Mean over the rows of [asked, hidden]; logits of a chunk at a time."""
     import torch
 
-    student, teacher = _loaded(student_dir), _loaded(teacher_dir)
-    found = []
-    with torch.inference_mode(), _autocast(dtype):
-        for ids, mask in contexts:
-            chosen = torch.from_numpy(np.flatnonzero(mask) - 1)
-            ours, theirs = (
-                _vocabulary_logprobs(model, ids.tolist(), 1.0)[chosen] for model in (student, teacher)
-            )
-            found.append(float((ours.exp() * (ours - theirs)).sum(-1).double().mean()))
-    return found
-
-
-def _loaded(model_dir: Path) -> Any:
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32, local_files_only=True)
-    return model.eval()
-
-
-def _autocast(dtype: Dtype) -> torch.autocast:
-    import torch
-
-    return torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == "bfloat16")
-
-
-def _vocabulary_logprobs(model: Any, sequence: Sequence[int], temperature: float) -> torch.Tensor:
-    """[n - 1, vocabulary] float32: row t is the distribution of token t + 1."""
-    import torch
-
-    logits = model(input_ids=torch.tensor([list(sequence)])).logits[0, :-1].float() / temperature
-    return torch.log_softmax(logits, dim=-1)
+    other = policy.model.get_output_embeddings()
+    total = torch.zeros((), dtype=torch.float64)
+    for mine, his in zip(torch.split(ours, policy.chunk()), torch.split(theirs, policy.chunk()), strict=True):
+        student = torch.log_softmax(head(mine).float(), -1)
+        teacher = torch.log_softmax(other(his).float(), -1)
+        total += (student.exp() * (student - teacher)).sum(-1).double().sum().cpu()
+    return float(total / len(ours))

@@ -105,6 +105,7 @@ def train_step(
     else:
         norm = 0.0
         engine.drop_gradients()
+    engine.give_back_memory()
     clock.lap("optimizer")
     return totals.metrics(seconds=clock.seconds, grad_norm=norm, learning_rate=learning_rate)
 

@@ -73,6 +73,10 @@ TRAIN_MFU_DENSE = _of("gpu/train_share_of_peak_dense", 0.35, "", _SYSTEMS)
 TRAIN_MFU_MOE = _of("gpu/train_share_of_peak_moe", 0.025, "", _SYSTEMS + "; prime-rl's 30B-A3B: 0.015-0.03")
 SAMPLER_OVERHEAD_GIB = _of("gpu/sampler_overhead", 3.0, "GiB", "CUDA context, graphs, work space")
 TRAINER_OVERHEAD_GIB = _of("gpu/trainer_overhead", 3.0, "GiB", "CUDA context, buckets, fragmentation")
+SLEEPING_SAMPLER_GIB = _of(
+    "gpu/sleeping_sampler", 2.0, "GiB", "CUDA context and graphs of a vLLM server; not measured by us"
+)
+COPY_GB_S = _of("gpu/copy", 10.0, "GB/s", "main memory to GPUs, one after the other; teachers of mopd2")
 GPU_ENGINE_START_S = _of(
     "gpu/engine_start", 180.0, "s", "compile and CUDA graphs of a vLLM server; not measured by us"
 )

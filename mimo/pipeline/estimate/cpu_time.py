@@ -7,40 +7,19 @@ Every speed is an assumption of `assumptions.py`, measured, in physical units; n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mimo.pipeline.estimate import assumptions as known
-from mimo.pipeline.estimate.assumptions import Assumed
+from mimo.pipeline.estimate.clock import GIGA, Clock
 from mimo.pipeline.estimate.flops import flops_of, train_flops, weight_bytes
-from mimo.pipeline.estimate.policy_facts import PolicyFacts
-from mimo.pipeline.estimate.work import RolloutSize, Work
-from mimo.recipe.models import Recipe
-
-GIGA = 1e9
+from mimo.pipeline.estimate.work import Work
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CpuTime:
+class CpuTime(Clock):
     """Times of one recipe on `cores` cores."""
 
-    recipe: Recipe
-    facts: PolicyFacts
-    size: RolloutSize
     cores: int
-    assumed: Assumed
-
-    def parts(self, work: Work) -> Mapping[str, float]:
-        """Seconds of each part of a stage: start, environments, sampling, training, scoring, weights."""
-        found = {
-            "start": self._start(work),
-            "environments": self._environments(work),
-            "sampling": self._sampling(work),
-            "training": self._training(work),
-            "scoring": self._scoring(work),
-            "weights": self._weights(work),
-        }
-        return {name: seconds for name, seconds in found.items() if seconds > 0}
 
     def _start(self, work: Work) -> float:
         seconds = self.assumed(known.CPU_STAGE_S)
@@ -53,21 +32,9 @@ class CpuTime:
             seconds += self.assumed(known.CPU_TRAINER_START_S)
         return seconds
 
-    def _environments(self, work: Work) -> float:
-        if not (work.environments or work.verdicts or work.real_verdicts):
-            return 0.0
-        core_s = work.verdicts * self.assumed(known.CPU_VERDICT_S)
-        if work.real_verdicts:
-            core_s += work.real_verdicts * self.assumed(known.CPU_REAL_VERDICT_S)
-        if work.probes or work.real_probes:
-            core_s += work.probes * self.assumed(known.CPU_PROBE_S)
-            core_s += work.real_probes * self.assumed(known.CPU_REAL_PROBE_S)
-        elif work.environments:
-            core_s += work.environments * self.assumed(known.CPU_BUILD_S)
+    def _side_by_side(self, work: Work) -> float:
         runtime = self.recipe.runtime
-        side_by_side = runtime.sandbox.verifiers if work.rollouts else runtime.prepare_concurrency
-        fetched = work.fetched * self.assumed(known.FETCH_S) if work.fetched else 0.0
-        return (core_s + fetched) / min(self.cores, side_by_side)
+        return min(self.cores, runtime.sandbox.verifiers if work.rollouts else runtime.prepare_concurrency)
 
     def _sampling(self, work: Work) -> float:
         rollouts = work.rollouts + work.untrained_rollouts
@@ -101,9 +68,8 @@ class CpuTime:
         fixed += self.facts.parameters / GIGA * self.assumed(known.CPU_OPTIMIZER_S)
         return core_s / self.cores + work.steps * fixed
 
-    def _scoring(self, work: Work) -> float:
-        if not (work.scored or work.folder_loads):
-            return 0.0
+    def _scoring(self, work: Work, gpus: int) -> float:
+        assert gpus == 0, "no GPU is counted with here"
         core_s = flops_of(work, self.facts, self.size).score / self._forward_rate()
         each = self.assumed(known.CPU_SCORE_S) + self._cast_s()
         return core_s / self.cores + work.scored_sequences * each + work.folder_loads * self._read()
@@ -116,8 +82,6 @@ class CpuTime:
 
     def _weights(self, work: Work) -> float:
         """Exports, updates and canaries; checkpoints with float32 weights and optimiser state."""
-        if not (work.publishes or work.checkpoints):
-            return 0.0
         written = weight_bytes(self.facts, self._dtype) / (self.assumed(known.CPU_EXPORT_GB_S) * GIGA)
         canary = self.facts.parameters / GIGA * self.assumed(known.CPU_CANARY_S)
         saved = 12.0 * self.facts.parameters / (self.assumed(known.READ_GB_S) * GIGA)
@@ -125,13 +89,6 @@ class CpuTime:
         if work.trainer_starts and self._dtype == "bfloat16":
             publishes += self.assumed(known.PERTURBED)
         return publishes * (2 * written + canary) + work.checkpoints * saved
-
-    def _read(self) -> float:
-        return weight_bytes(self.facts, self._dtype) / (self.assumed(known.READ_GB_S) * GIGA)
-
-    @property
-    def _dtype(self) -> str:
-        return self.recipe.policy.dtype
 
     def _forward_rate(self) -> float:
         """FLOP/s of one core."""

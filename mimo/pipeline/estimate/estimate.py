@@ -17,6 +17,7 @@ from mimo.pipeline.estimate.gpu_time import GpuTime
 from mimo.pipeline.estimate.hardware import Hardware
 from mimo.pipeline.estimate.memory import SamplerMemory, TrainerMemory, sampler_memory, trainer_memory
 from mimo.pipeline.estimate.policy_facts import PolicyFacts, policy_facts
+from mimo.pipeline.estimate.teachers import Teachers, teachers_of
 from mimo.pipeline.estimate.work import RolloutSize, Work, rollout_size
 from mimo.recipe.models import Recipe
 from mimo.types import Json
@@ -26,13 +27,14 @@ from mimo.types import Json
 class StageEstimate:
     """One stage. `parts` are its seconds by what they go into; None where the policy's sizes are unknown.
 
-    `trainer` and `sampler` are None for a stage that uses none of them.
+    `trainer`, `sampler` and `teachers` are None for a stage that uses none of them.
     """
 
     work: Work
     parts: Mapping[str, float] | None
     trainer: TrainerMemory | None
     sampler: SamplerMemory | None
+    teachers: Teachers | None
     disk_bytes: float
     gpus: int
     usd: float | None
@@ -51,6 +53,7 @@ class StageEstimate:
             "gpus": self.gpus,
             "trainer_gib": None if self.trainer is None else self.trainer.as_json(),
             "sampler_gib": None if self.sampler is None else self.sampler.as_json(),
+            "teachers_gib": None if self.teachers is None else self.teachers.as_json(),
             "disk_bytes": self.disk_bytes,
             "usd": self.usd,
         }
@@ -106,7 +109,8 @@ def estimate(
     works = all_work(recipe, assumed)
     clock = None if facts is None else _clock(recipe, facts, size, hardware, assumed)
     stages = {
-        name: _stage(recipe, work, facts, hardware, clock, assumed=assumed) for name, work in works.items()
+        name: _stage(recipe, work, facts, hardware, clock, size=size, assumed=assumed)
+        for name, work in works.items()
     }
     peak = _peak(recipe, stages, facts)
     missing = {name: stage for name, stage in stages.items() if waiting is None or name in waiting}
@@ -140,24 +144,29 @@ def _stage(
     hardware: Hardware,
     clock: CpuTime | GpuTime | None,
     *,
+    size: RolloutSize,
     assumed: Assumed,
 ) -> StageEstimate:
     samples = work.rollouts + work.untrained_rollouts > 0
-    parts = clock.parts(work) if clock is not None else None
+    trainer = sampler = teachers = None
+    if facts is not None and work.steps:
+        optimizer, groups = _optimizer(recipe, work.stage), size if work.stage == "rl-mixed" else None
+        trainer = trainer_memory(recipe, facts, hardware, assumed, optimizer=optimizer, groups=groups)
+        teachers = teachers_of(recipe, facts, hardware, assumed, trainer) if work.scored else None
+    if facts is not None and samples:
+        sampler = sampler_memory(recipe, facts, hardware, assumed)
+    reading_gpus = 0 if teachers is None else teachers.gpus
+    parts = clock.parts(work, reading_gpus=reading_gpus) if clock is not None else None
     gpus = hardware.gpus if samples or work.steps else 0
     usd = None
     if parts is not None and hardware.card is not None:
         usd = sum(parts.values()) / 3600 * gpus * hardware.usd_gpu_hour
-    trainer = sampler = None
-    if facts is not None and work.steps:
-        trainer = trainer_memory(recipe, facts, hardware, assumed, optimizer=_optimizer(recipe, work.stage))
-    if facts is not None and samples:
-        sampler = sampler_memory(recipe, facts, hardware, assumed)
     return StageEstimate(
         work=work,
         parts=parts,
         trainer=trainer,
         sampler=sampler,
+        teachers=teachers,
         disk_bytes=kept_bytes(work, facts, recipe.policy.dtype),
         gpus=gpus,
         usd=usd,

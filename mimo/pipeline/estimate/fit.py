@@ -14,7 +14,7 @@ from mimo.backends.deepspeed import check_config
 from mimo.errors import RecipeError
 from mimo.pipeline.estimate.assumptions import Assumed
 from mimo.pipeline.estimate.hardware import Card, Hardware
-from mimo.pipeline.estimate.memory import GIB, TrainerMemory, activation_bytes, host_gib, trainer_memory
+from mimo.pipeline.estimate.memory import GIB, TrainerMemory, host_gib, longest_row, trainer_memory
 from mimo.pipeline.estimate.policy_facts import PolicyFacts
 from mimo.recipe.models import Recipe
 from mimo.types import Json
@@ -66,6 +66,7 @@ def find_problems(
     found += list(_sampler(recipe, hardware.card, stages))
     found += list(_trainer(recipe, facts, hardware, hardware.card, stages))
     found += list(_reading(facts, hardware))
+    found += list(_teachers(recipe, hardware, hardware.card, stages))
     return found + list(_slow(recipe, stages))
 
 
@@ -147,9 +148,10 @@ def _trainer(
 
 def _said(memory: TrainerMemory) -> str:
     states = memory.weights + memory.gradients + memory.optimizer
+    masks = f", its attention masks {memory.masks:,.0f}" if memory.masks > 0.01 * memory.total else ""
     return (
         f"weights, gradients, optimiser {states:,.0f}; activations of a row of {memory.row_tokens:,} tokens "
-        f"{memory.activations:,.0f}"
+        f"{memory.activations:,.0f}{masks}"
     )
 
 
@@ -158,18 +160,18 @@ def _what_fits(
 ) -> str:
     """The least number of GPUs under ZeRO 3 and the longest row that fit together."""
     left = card.memory_gib - memory.overhead
-    tokens = activation_bytes(facts, recipe) / GIB
+    row = memory.activations + memory.masks
     advice = []
-    if memory.activations > 0.5 * left and not recipe.runtime.trainer.recompute:
+    if row > 0.5 * left and not recipe.runtime.trainer.recompute:
         advice.append("runtime.trainer.recompute: true (keeps each layer's input only)")
-    if memory.activations > 0.5 * left:
-        longest = int(0.5 * left / tokens // 1024 * 1024)
+    if row > 0.5 * left:
+        longest = longest_row(facts, recipe, 0.5 * left)
         advice.append(
             f"policy.context_tokens: {longest} (a whole row's activations in half of the card)"
             if longest
             else "no row of 1,024 tokens fits: a smaller policy"
         )
-    room = left - min(memory.activations, 0.5 * left)
+    room = left - min(row, 0.5 * left)
     gpus = hardware.trainer_gpus
     while gpus < MOST_GPUS and _states(recipe, facts, hardware, gpus) > room:
         gpus *= 2
@@ -203,6 +205,32 @@ def _reading(facts: PolicyFacts, hardware: Hardware) -> Iterator[Problem]:
         )
 
 
+def _teachers(
+    recipe: Recipe, hardware: Hardware, card: Card, stages: Mapping[str, StageEstimate]
+) -> Iterator[Problem]:
+    """Teachers that were to be read on GPUs and have no room there; or on a CPU, and main memory has none."""
+    for name, stage in stages.items():
+        found = stage.teachers
+        if found is None or found.gpus:
+            continue
+        asked = recipe.runtime.teachers.device == "cuda"
+        if found.wanted:
+            yield Problem(
+                what=f"{name}: a teacher takes {found.reading:,.0f} GiB of a GPU beside {found.beside:,.0f} "
+                f"of trainer and sleeping sampler; a {card.name} has {card.memory_gib:.0f}"
+                + ("" if asked else ", so that the CPU will read it"),
+                change="runtime.trainer.zero_stage: 3 or more GPUs, shorter policy.context_tokens, a smaller "
+                "policy, or no mopd2 (a teacher is not split over GPUs)",
+                stops=asked,
+            )
+        if hardware.memory_gib is not None and found.host > hardware.memory_gib:
+            yield Problem(
+                what=f"{name}: a teacher read on the CPU takes {found.host:,.0f} GiB of main memory; this "
+                f"machine has {hardware.memory_gib:,.0f}",
+                change="a smaller policy, or no mopd2",
+            )
+
+
 def _host(recipe: Recipe, hardware: Hardware, stages: Mapping[str, StageEstimate]) -> Iterator[Problem]:
     """On a CPU trainer, server and boxes share the machine's memory."""
     trainers = [stage.trainer.total for stage in stages.values() if stage.trainer is not None]
@@ -233,7 +261,8 @@ def _slow(recipe: Recipe, stages: Mapping[str, StageEstimate]) -> Iterator[Probl
     for name, stage in stages.items():
         parts = stage.parts or {}
         scoring, seconds = parts.get("scoring", 0.0), stage.seconds or 0.0
-        if scoring > max(SLOW_S, 0.3 * seconds):
+        on_cpu = stage.teachers is not None and not stage.teachers.gpus
+        if on_cpu and scoring > max(SLOW_S, 0.3 * seconds):
             yield Problem(
                 what=f"{name}: {scoring / 3600:,.0f} of {seconds / 3600:,.0f} hours go into teachers, which "
                 "transformers reads on the CPUs of one machine",

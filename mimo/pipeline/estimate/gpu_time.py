@@ -4,7 +4,8 @@
     sampling       (tokens / (copies x dialogues at a time) x step + prefill FLOPs / peak) / reached share
                    but no less than the tools, verifiers and boxes allow
     training       FLOPs / (GPUs x peak x reached share) + fetches of ZeRO 3
-    scoring        teachers and canaries are read by transformers on the CPUs of the first machine
+    scoring        teachers: FLOPs / (GPUs that hold a copy x peak x training's share) + loads; on the CPUs of
+                   the first machine where no GPU has room; canaries always
 
 Three shares carry the estimate (sampling, training dense and sparse); docs/plan.md says what they were fitted
 to and how far off they are.
@@ -12,43 +13,24 @@ to and how far off they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mimo.pipeline.estimate import assumptions as known
-from mimo.pipeline.estimate.assumptions import Assumed
+from mimo.pipeline.estimate.clock import GIGA, Clock
 from mimo.pipeline.estimate.flops import flops_of, train_flops, weight_bytes
 from mimo.pipeline.estimate.hardware import Card, Hardware
 from mimo.pipeline.estimate.memory import GIB
-from mimo.pipeline.estimate.policy_facts import PolicyFacts
-from mimo.pipeline.estimate.work import RolloutSize, Work
-from mimo.recipe.models import Recipe
+from mimo.pipeline.estimate.work import Work
 
-GIGA, TERA = 1e9, 1e12
+TERA = 1e12
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GpuTime:
+class GpuTime(Clock):
     """Times of one recipe on `hardware`, whose `card` is not None."""
 
-    recipe: Recipe
-    facts: PolicyFacts
-    size: RolloutSize
     hardware: Hardware
     card: Card
-    assumed: Assumed
-
-    def parts(self, work: Work) -> Mapping[str, float]:
-        """Seconds of each part of a stage."""
-        found = {
-            "start": self._start(work),
-            "environments": self._environments(work),
-            "sampling": self._sampling(work),
-            "training": self._training(work),
-            "scoring": self._scoring(work),
-            "weights": self._weights(work),
-        }
-        return {name: seconds for name, seconds in found.items() if seconds > 0}
 
     def at_a_time(self, work: Work) -> float:
         """Dialogues that one copy of the weights decodes side by side: what requests, boxes, cache allow."""
@@ -91,10 +73,8 @@ class GpuTime:
         if not work.steps:
             return 0.0
         gpus, half = self.hardware.trainer_gpus, self.recipe.policy.dtype == "bfloat16"
-        share = self.assumed(known.TRAIN_MFU_MOE if self.facts.sparse else known.TRAIN_MFU_DENSE)
-        seconds = train_flops(work, self.facts, self.size, self.recipe) / (
-            gpus * self.card.tflops * TERA * share
-        )
+        rate = gpus * self.card.tflops * TERA * self._reached()
+        seconds = train_flops(work, self.facts, self.size, self.recipe) / rate
         if self.recipe.runtime.trainer.zero_stage == 3 and gpus > 1:
             row = max(float(self.recipe.runtime.trainer.micro_batch_tokens), self.size.tokens)
             rows = max(float(work.steps), work.computed / row / gpus)
@@ -102,15 +82,20 @@ class GpuTime:
             seconds += rows * fetched / (self.assumed(known.GATHER_GB_S) * GIGA)
         return seconds
 
-    def _scoring(self, work: Work) -> float:
-        if not (work.scored or work.folder_loads):
-            return 0.0
-        rate = self._cores() * self.assumed(known.CPU_FORWARD_BF16) * GIGA
-        return flops_of(work, self.facts, self.size).score / rate + work.folder_loads * self._read()
+    def _scoring(self, work: Work, gpus: int) -> float:
+        flops = flops_of(work, self.facts, self.size).score
+        if not gpus:
+            rate = self._cores() * self.assumed(known.CPU_FORWARD_BF16) * GIGA
+            return flops / rate + work.folder_loads * self._read()
+        rate = gpus * self.card.tflops * TERA * self._reached()
+        copied = gpus * weight_bytes(self.facts, self._dtype) / (self.assumed(known.COPY_GB_S) * GIGA)
+        return flops / rate + work.folder_loads * (self._read() + copied)
+
+    def _reached(self) -> float:
+        """Share of a GPU's peak that a pass of transformers' model reaches."""
+        return self.assumed(known.TRAIN_MFU_MOE if self.facts.sparse else known.TRAIN_MFU_DENSE)
 
     def _weights(self, work: Work) -> float:
-        if not (work.publishes or work.checkpoints):
-            return 0.0
         machines = self.hardware.trainer_gpus / self.assumed(known.GPUS_A_MACHINE)
         writers = max(1.0, machines) if self.recipe.runtime.trainer.zero_stage else 1.0
         saved = 12.0 * self.facts.parameters / (self.assumed(known.READ_GB_S) * GIGA * writers)
@@ -125,20 +110,8 @@ class GpuTime:
             seconds += self.assumed(known.CPU_TRAINER_START_S) + self._read()
         return seconds
 
-    def _environments(self, work: Work) -> float:
-        if not (work.environments or work.verdicts or work.real_verdicts):
-            return 0.0
-        core_s = work.verdicts * self.assumed(known.CPU_VERDICT_S)
-        if work.real_verdicts:
-            core_s += work.real_verdicts * self.assumed(known.CPU_REAL_VERDICT_S)
-        if work.probes or work.real_probes:
-            core_s += work.probes * self.assumed(known.CPU_PROBE_S)
-            core_s += work.real_probes * self.assumed(known.CPU_REAL_PROBE_S)
-        else:
-            core_s += work.environments * self.assumed(known.CPU_BUILD_S)
-        side_by_side = self._verifiers() if work.rollouts else self.recipe.runtime.prepare_concurrency
-        fetched = work.fetched * self.assumed(known.FETCH_S) if work.fetched else 0.0
-        return (core_s + fetched) / side_by_side
+    def _side_by_side(self, work: Work) -> float:
+        return self._verifiers() if work.rollouts else float(self.recipe.runtime.prepare_concurrency)
 
     def _verifiers(self) -> float:
         return float(self.recipe.runtime.sandbox.verifiers)
@@ -147,9 +120,6 @@ class GpuTime:
         if self.hardware.here:
             return float(self.hardware.cores)
         return self.assumed(known.HOST_CORES) * self.assumed(known.GPUS_A_MACHINE)
-
-    def _read(self) -> float:
-        return weight_bytes(self.facts, self.recipe.policy.dtype) / (self.assumed(known.READ_GB_S) * GIGA)
 
     def _dialogue_bytes(self) -> float:
         """KV cache of a dialogue half-way through a mean rollout."""

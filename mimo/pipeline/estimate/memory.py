@@ -14,6 +14,9 @@ Trainer, N parameters, P processes, in bytes a parameter (docs/training.md, Prec
 
 (4 bytes in float32). With `recompute` every layer keeps its input (hidden), and one layer all of it.
 
+Attention masks (mimo/training/attention.py): [queries, keys] of a segment that hangs on a prompt or looks
+through a sliding window, in every such layer that keeps its activations; small ones once for all layers.
+
 A rollout longer than `micro_batch_tokens` is a row of its own, so the longest one decides.
 """
 
@@ -26,10 +29,13 @@ from mimo.pipeline.estimate.assumptions import Assumed
 from mimo.pipeline.estimate.flops import weight_bytes
 from mimo.pipeline.estimate.hardware import Hardware
 from mimo.pipeline.estimate.policy_facts import PolicyFacts
+from mimo.pipeline.estimate.work import RolloutSize
 from mimo.recipe.models import Recipe
 from mimo.types import Json
 
 GIB = 2.0**30
+FOLDED_MASK = 2**21
+"""`mimo.training.attention.FOLDED_MASK`, without loading torch for it (a test compares)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,14 +46,20 @@ class TrainerMemory:
     gradients: float
     optimizer: float
     activations: float
+    masks: float
     overhead: float
     row_tokens: int
     """Longest row: the micro-batch, or the longest rollout if that is longer."""
 
     @property
+    def kept(self) -> float:
+        """What it keeps between two steps."""
+        return self.weights + self.gradients + self.optimizer + self.overhead
+
+    @property
     def total(self) -> float:
         """All of it."""
-        return self.weights + self.gradients + self.optimizer + self.activations + self.overhead
+        return self.kept + self.activations + self.masks
 
     def as_json(self) -> dict[str, Json]:
         """GiB by part."""
@@ -56,6 +68,7 @@ class TrainerMemory:
             "gradients": self.gradients,
             "optimizer": self.optimizer,
             "activations": self.activations,
+            "masks": self.masks,
             "overhead": self.overhead,
             "total": self.total,
             "row_tokens": self.row_tokens,
@@ -92,9 +105,19 @@ class SamplerMemory:
 
 
 def trainer_memory(
-    recipe: Recipe, facts: PolicyFacts, hardware: Hardware, assumed: Assumed, *, optimizer: str
+    recipe: Recipe,
+    facts: PolicyFacts,
+    hardware: Hardware,
+    assumed: Assumed,
+    *,
+    optimizer: str,
+    groups: RolloutSize | None = None,
 ) -> TrainerMemory:
-    """What one process of the trainer needs, with the recipe's ZeRO stage."""
+    """What one process of the trainer needs, with the recipe's ZeRO stage.
+
+    Args:
+        groups: the mean rollout, where rows hold groups that share a prompt.
+    """
     trainer = recipe.runtime.trainer
     ranks = hardware.trainer_gpus if hardware.card else trainer.num_processes
     zero, half = trainer.zero_stage, recipe.policy.dtype == "bfloat16"
@@ -109,6 +132,7 @@ def trainer_memory(
         gradients=number * 4.0 * split[1],
         optimizer=masters + _optimizer(facts, optimizer) * split[0],
         activations=row * activation_bytes(facts, recipe) / GIB,
+        masks=max(window_mask_bytes(facts, recipe, row), prompt_mask_bytes(facts, recipe, groups)) / GIB,
         overhead=assumed(overhead),
         row_tokens=row,
     )
@@ -121,6 +145,45 @@ def activation_bytes(facts: PolicyFacts, recipe: Recipe) -> float:
     if recipe.runtime.trainer.recompute:
         kept = facts.layers * facts.hidden + width
     return kept * (2.0 if recipe.policy.dtype == "bfloat16" else 4.0)
+
+
+def longest_row(facts: PolicyFacts, recipe: Recipe, gib: float) -> int:
+    """Most tokens, in thousands of 1,024, of one dialogue whose activations and masks fit into `gib`."""
+    low, high = 0, 2**14
+    while high - low > 1:
+        middle = (low + high) // 2
+        tokens = middle * 1024
+        needed = tokens * activation_bytes(facts, recipe) + window_mask_bytes(facts, recipe, tokens)
+        low, high = (middle, high) if needed <= gib * GIB else (low, middle)
+    return low * 1024
+
+
+def window_mask_bytes(facts: PolicyFacts, recipe: Recipe, row: int) -> float:
+    """Bytes of the masks of one dialogue of `row` tokens where layers have a sliding window.
+
+    A mask is made as booleans and twice as numbers; then one copy stays, in every layer or (recompute) one.
+    """
+    local = facts.layers - facts.global_layers
+    if not local or row <= facts.window:
+        return 0.0
+    number = 2.0 if recipe.policy.dtype == "bfloat16" else 4.0
+    kept = 1 if recipe.runtime.trainer.recompute or facts.copies * row * row <= FOLDED_MASK else local
+    return row * row * (number * (kept + 1) + 2.0)
+
+
+def prompt_mask_bytes(facts: PolicyFacts, recipe: Recipe, groups: RolloutSize | None) -> float:
+    """Bytes of the masks of a row whose answers hang on their group's prompt; 0 where fewer than two fit."""
+    if groups is None:
+        return 0.0
+    trainer, answer = recipe.runtime.trainer, groups.tokens - groups.opening
+    answers = (trainer.micro_batch_tokens - groups.opening) // answer
+    if answers < 2:
+        return 0.0
+    number = 2.0 if recipe.policy.dtype == "bfloat16" else 4.0
+    elements = answer * groups.tokens
+    if facts.copies * elements <= FOLDED_MASK:
+        return answers * facts.copies * elements * number
+    return answers * elements * number * (1 if trainer.recompute else facts.layers)
 
 
 def sampler_memory(recipe: Recipe, facts: PolicyFacts, hardware: Hardware, assumed: Assumed) -> SamplerMemory:

@@ -70,6 +70,11 @@ class PolicyFacts:
         return self.active_body + self.vocabulary * self.hidden
 
     @property
+    def copies(self) -> int:
+        """Query heads that share one head's keys and values."""
+        return max(1, self.attended // self.kv)
+
+    @property
     def sparse(self) -> bool:
         """True for a mixture of experts."""
         return self.active_body < self.body

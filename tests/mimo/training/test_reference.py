@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from mimo.backends.policies import materialise_policy
+from mimo.training.reader import Context
+from mimo.training.reading_place import cpu_place
 from mimo.training.reference import FolderScorer, reverse_kl
 
 IDS = np.array([5, 9, 300, 41, 7, 1200, 8], dtype=np.int32)
@@ -33,7 +35,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def test_equal_folders_are_exactly_0_apart(folders: tuple[Path, Path]) -> None:
-    assert reverse_kl(folders[0], folders[0], [(IDS, MASK)], "float32") == [0.0]
+    assert reverse_kl(folders[0], folders[0], [Context(IDS, MASK)], cpu_place("float32")) == [0.0]
 
 
 def test_it_is_the_expected_gap_of_what_the_student_would_sample(folders: tuple[Path, Path]) -> None:
@@ -46,6 +48,6 @@ def test_it_is_the_expected_gap_of_what_the_student_would_sample(folders: tuple[
         ours = np.array([row[-1] for row in student.score(asked, temperature=1.0)])
         theirs = np.array([row[-1] for row in teacher.score(asked, temperature=1.0)])
         expected.append(float((np.exp(ours) * (ours - theirs)).sum()))
-    found = reverse_kl(*folders, [(IDS, MASK)], "float32")[0]
+    found = reverse_kl(*folders, [Context(IDS, MASK)], cpu_place("float32"))[0]
     assert found == pytest.approx(np.mean(expected), rel=1e-3)
     assert found > 0.0

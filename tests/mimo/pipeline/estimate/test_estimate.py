@@ -121,7 +121,8 @@ def test_a_cpu_profile_stays_on_the_cpu_whatever_card_is_named() -> None:
 
 
 def test_teachers_on_the_cpu_are_called_slow() -> None:
-    slow = said(made("node", *FITS, "mopd2.samples_per_step=65536"), "mopd2:")
+    asked = ("mopd2.samples_per_step=65536", "runtime.teachers.device=cpu")
+    slow = said(made("node", *FITS, *asked), "mopd2:")
     assert not slow.stops
     assert "on the CPUs" in slow.what
 
@@ -193,7 +194,7 @@ def test_json_is_complete() -> None:
     assert stage["trainer_gib"]["total"] == pytest.approx(
         sum(
             stage["trainer_gib"][part]
-            for part in ("weights", "gradients", "optimizer", "activations", "overhead")
+            for part in ("weights", "gradients", "optimizer", "activations", "masks", "overhead")
         )
     )
     assert stage["seconds"] == pytest.approx(sum(stage["parts"].values()))

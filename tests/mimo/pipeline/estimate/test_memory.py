@@ -4,14 +4,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from mimo.pipeline.estimate.assumptions import Assumed
 from mimo.pipeline.estimate.hardware import CARDS, Hardware
-from mimo.pipeline.estimate.memory import GIB, SamplerMemory, TrainerMemory, sampler_memory, trainer_memory
+from mimo.pipeline.estimate.memory import (
+    FOLDED_MASK,
+    GIB,
+    SamplerMemory,
+    TrainerMemory,
+    activation_bytes,
+    longest_row,
+    prompt_mask_bytes,
+    sampler_memory,
+    trainer_memory,
+    window_mask_bytes,
+)
 from mimo.pipeline.estimate.policy_facts import PolicyFacts, policy_facts
+from mimo.pipeline.estimate.work import RolloutSize
 from mimo.recipe.loader import load_recipe
 from mimo.recipe.models import Recipe
+from mimo.training import attention
+from mimo.training.batch import TrainSequence
+from mimo.training.packing import plan_rows
 
 H100 = Hardware(
     card=CARDS["h100"],
@@ -65,6 +81,59 @@ def test_the_longest_rollout_is_a_row_of_its_own() -> None:
     assert long.activations == pytest.approx(2 * short.activations)
     wide = trainer("policy.context_tokens=32768", "runtime.trainer.micro_batch_tokens=131072")
     assert wide.row_tokens == 131072
+
+
+def test_masks_are_those_that_attention_makes() -> None:
+    """One dialogue of 8,192 tokens through sliding windows, made once as bool and twice as numbers."""
+    assert FOLDED_MASK == attention.FOLDED_MASK
+    recipe, facts = node("runtime.trainer.recompute=false")
+    windows = replace(facts, window=128, global_layers=facts.layers - 20)
+    assert window_mask_bytes(facts, recipe, 8192) == 0.0
+    assert window_mask_bytes(windows, recipe, 128) == 0.0
+    assert window_mask_bytes(windows, recipe, 8192) == 8192**2 * (2 * 21 + 2)
+    again, _ = node("runtime.trainer.recompute=true")
+    assert window_mask_bytes(windows, again, 8192) == 8192**2 * (2 * 2 + 2)
+
+
+@pytest.mark.parametrize("answer", [100, 2000])
+def test_masks_of_a_group_that_shares_its_prompt(answer: int) -> None:
+    """As many as a real row makes, of one prompt of 96 tokens and all the answers that the budget lets in."""
+    recipe, facts = node("runtime.trainer.recompute=false")
+    size = RolloutSize(tokens=96.0 + answer, generated=50.0, turns=1.0, opening=96.0)
+    found = prompt_mask_bytes(facts, recipe, size)
+    drawn = [
+        TrainSequence(
+            rollout_id=str(place),
+            token_ids=np.ones(96 + answer, dtype=np.int32),
+            loss_mask=np.arange(96 + answer) >= 96,
+            sampler_logprobs=np.zeros(96 + answer, dtype=np.float32),
+            advantages=np.ones(96 + answer, dtype=np.float32),
+            loss_weight=1.0,
+            prefix_group="g",
+            prefix_len=96,
+        )
+        for place in range(64)
+    ]
+    rows = plan_rows(drawn, budget=recipe.runtime.trainer.micro_batch_tokens, ranks=1)[0]
+    hanging = [span for span in rows[0].segments if span[3] > span[2]]  # type: ignore[union-attr]
+    elements = sum((end - start) * (96 + end - start) for start, end, _, _ in hanging)
+    folded = 4 * answer * (96 + answer) <= FOLDED_MASK  # Qwen3-8B: 32 query heads over 8
+    assert found == elements * 2 * (4 if folded else facts.layers)
+    assert prompt_mask_bytes(facts, recipe, replace(size, tokens=4000.0)) == 0.0
+
+
+def test_the_longest_row_fits_and_a_longer_one_does_not() -> None:
+    recipe, facts = node()
+    windows = replace(facts, window=128, global_layers=1)
+    for policy in (facts, windows):
+        tokens = longest_row(policy, recipe, 20.0)
+        needs = [
+            (n * activation_bytes(policy, recipe) + window_mask_bytes(policy, recipe, n)) / GIB
+            for n in (tokens, tokens + 1024)
+        ]
+        assert needs[0] <= 20.0 < needs[1]
+    assert longest_row(windows, recipe, 20.0) < longest_row(facts, recipe, 20.0)
+    assert longest_row(facts, recipe, 1e-6) == 0
 
 
 def sampler(*overrides: str) -> SamplerMemory:
