@@ -60,7 +60,7 @@ def read_step(home: Path, profile: str, step: int) -> Recorded:
     output, prepared = newest_output(home, "rl-mixed"), newest_output(home, "probe-hacks")
     store = RolloutStore(output)
     rows = (output / "_run" / "metrics.jsonl").read_text().splitlines()
-    found = newest_checkpoint(output / "checkpoints", on_damaged=print)
+    found = newest_checkpoint(output / "checkpoints", contents="model", on_damaged=print)
     assert found is not None
     return Recorded(
         recipe=load_recipe(ROOT / "recipes" / "pro.yaml", profile=profile).model,

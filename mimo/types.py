@@ -316,11 +316,14 @@ class LeakReport:
 
 @record
 class CheckpointFile:
-    """A file of a checkpoint; `sha256` of small ones only (hashing terabytes is not free)."""
+    """A file of a checkpoint."""
 
     name: str
     size: int
     sha256: str | None = None
+    """None in records of earlier versions, which left large files out."""
+    whole: bool = True
+    """False where it covers size, head and 64 spread chunks only, as in a folder above 1 TiB."""
 
 
 @record

@@ -47,7 +47,9 @@ def export_model(name: str, stage: str, out: Path, profile: str | None = None) -
 
     side, item, place = _stage(name, stage, profile)
     damage: list[str] = []
-    found = newest_checkpoint(place / "checkpoints", on_damaged=lambda _, why: damage.append(why))
+    found = newest_checkpoint(
+        place / "checkpoints", contents="model", on_damaged=lambda _, why: damage.append(why)
+    )
     if damage:
         raise RecipeError(
             f"{stage}: its newest checkpoint is damaged: {damage[0]}",

@@ -8,15 +8,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from mimo.records import from_json, to_json
-from mimo.run_dir.files import canonical, file_sha256, read_json, write_json
+from mimo.run_dir.files import canonical, file_sha256, read_json, sampled_sha256, write_json
 from mimo.types import Json, record
 
 NAME = "manifest.json"
 ENGINE_FOLDER = "_run"
 """Inside an output: metrics, traces and log of the stage; not part of the output's digest."""
 WHOLE_BYTES = 64 * 2**20
-_CHUNK = 2**16
-_SAMPLES = 64
 _CHECK_BYTES = 2**20
 _CHECK_BUDGET = 64 * 2**20
 
@@ -132,16 +130,5 @@ def _fact(folder: Path, path: Path) -> FileFact:
     size = path.stat().st_size
     whole = size <= WHOLE_BYTES
     return FileFact(
-        name=name, size=size, sha256=file_sha256(path) if whole else _sampled(path, size), whole=whole
+        name=name, size=size, sha256=file_sha256(path) if whole else sampled_sha256(path, size), whole=whole
     )
-
-
-def _sampled(path: Path, size: int) -> str:
-    """Digest of size, the first chunks (a safetensors header fits) and evenly spaced ones to the end."""
-    digest = hashlib.sha256(str(size).encode())
-    with open(path, "rb") as file:
-        digest.update(file.read(16 * _CHUNK))
-        for index in range(1, _SAMPLES + 1):
-            file.seek((size - _CHUNK) * index // _SAMPLES)
-            digest.update(file.read(_CHUNK))
-    return digest.hexdigest()

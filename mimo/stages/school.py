@@ -99,7 +99,7 @@ class School:
         """
         from mimo.training.checkpoint import TRAINER, newest_checkpoint
 
-        found = newest_checkpoint(self._root, on_damaged=self._damaged)
+        found = newest_checkpoint(self._root, contents="all", on_damaged=self._damaged)
         if found is not None:
             folder, record = found
             await asyncio.to_thread(self._trainer.load, folder / TRAINER)

@@ -34,7 +34,9 @@ def checkpoint_policy(output: Path, stage: str) -> StartingPolicy:
     from mimo.training.checkpoint import MODEL, newest_checkpoint
 
     damage: list[str] = []
-    found = newest_checkpoint(output / "checkpoints", on_damaged=lambda _, why: damage.append(why))
+    found = newest_checkpoint(
+        output / "checkpoints", contents="model", on_damaged=lambda _, why: damage.append(why)
+    )
     if damage or found is None:
         raise StageFailed(
             f"{output}: no usable checkpoint of {stage}: {'; '.join(damage) or 'the folder has none'}",

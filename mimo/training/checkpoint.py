@@ -4,18 +4,37 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from mimo.backends.base import Trainer
 from mimo.backends.policies import tokenizer_sha256
 from mimo.records import from_json, to_json
-from mimo.run_dir.files import check_file, describe, disk_full_is_clear, fsync_folder, load_json, write_json
-from mimo.types import Checkpoint
+from mimo.run_dir.files import (
+    check_files,
+    describe,
+    disk_full_is_clear,
+    fsync_folder,
+    is_small,
+    load_json,
+    read_json,
+    write_json,
+)
+from mimo.training.state_files import STATE, listed_files
+from mimo.types import Checkpoint, CheckpointFile
 
 META, MODEL, TRAINER = "checkpoint.json", "model", "trainer"
 _PREFIX = "step-"
+Contents = Literal["all", "model", "small"]
+"""What is read to the last byte: every file, the servable model and small files, or small files only; of the
+others the size counts."""
+_READ: Mapping[Contents, Callable[[CheckpointFile], bool]] = {
+    "all": lambda _: True,
+    "model": lambda file: is_small(file) or file.name.startswith(f"{MODEL}/"),
+    "small": is_small,
+}
 Damaged = Callable[[Path, str], None]
 """Told of every damaged checkpoint that is passed over, and what is wrong with it: count it, say it."""
 
@@ -54,11 +73,25 @@ def _write_parts(partial: Path, trainer: Trainer, record: Checkpoint, published:
     else:
         shutil.copytree(published, partial / MODEL, copy_function=_link)
     trainer.save(partial / TRAINER)
-    complete = replace(record, files=describe(partial), tokenizer_sha256=tokenizer_sha256(partial / MODEL))
+    files = describe(partial, known=_saved(partial / TRAINER))
+    complete = replace(record, files=files, tokenizer_sha256=tokenizer_sha256(partial / MODEL))
     write_json(partial / META, to_json(complete))
 
 
-def read_checkpoint(folder: Path) -> Checkpoint:
+def _saved(folder: Path) -> dict[str, CheckpointFile]:
+    """What the trainer has just digested itself, by its path in the checkpoint."""
+    facts = read_json(folder / STATE)
+    return (
+        {}
+        if facts is None
+        else {
+            f"{TRAINER}/{file.name}": replace(file, name=f"{TRAINER}/{file.name}")
+            for file in listed_files(facts)
+        }
+    )
+
+
+def read_checkpoint(folder: Path, *, contents: Contents) -> Checkpoint:
     """The record of a checkpoint, after every file it lists was found whole.
 
     Raises:
@@ -66,21 +99,22 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     """
     try:
         record = from_json(Checkpoint, load_json(folder / META))
-        for file in record.files:
-            check_file(folder, file)
+        check_files(folder, record.files, read=_READ[contents])
     except OSError as error:
         raise ValueError(f"{folder}: {error}") from error
     return record
 
 
-def newest_checkpoint(root: Path, *, on_damaged: Damaged) -> tuple[Path, Checkpoint] | None:
+def newest_checkpoint(
+    root: Path, *, contents: Contents, on_damaged: Damaged
+) -> tuple[Path, Checkpoint] | None:
     """The newest whole checkpoint below `root`; None when there is none.
 
     Damaged ones in between are passed over, each told to `on_damaged`.
     """
     for folder in reversed(checkpoint_folders(root)):
         try:
-            return folder, read_checkpoint(folder)
+            return folder, read_checkpoint(folder, contents=contents)
         except ValueError as error:
             on_damaged(folder, str(error))
     return None
@@ -90,7 +124,8 @@ def keep_newest(root: Path, count: int) -> list[Path]:
     """Remove what is older than the `count` newest whole checkpoints; the folders removed.
 
     Only whole ones count, so that damage never leads to fewer than `count` usable ones being left. What a
-    killed writer left half-written is removed too.
+    killed writer left half-written is removed too. Of large files it looks at the sizes, as it runs after
+    every step.
     """
     removed = []
     whole = 0
@@ -100,7 +135,7 @@ def keep_newest(root: Path, count: int) -> list[Path]:
             removed.append(folder)
             continue
         try:
-            read_checkpoint(folder)
+            read_checkpoint(folder, contents="small")
             whole += 1
         except ValueError:
             continue  # kept: whoever looks for the newest one is told of it

@@ -2,7 +2,7 @@
 
 Stage 0 writes safetensors and JSON. Stages 1 to 3 write DeepSpeed's checkpoint (its format holds pickles, so
 only load what this run wrote). `trainer.json` comes last in both and lists every file: a folder without it,
-or with a file of another size, does not count.
+or with a file of another size or content, does not count.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def load_state(engine: Engine, folder: Path) -> None:
     Raises:
         EngineFailed: damaged, or of another set-up.
     """
-    facts = check_state(folder)
+    facts = check_state(folder, quickly=True)  # on every rank; the caller has read all of it
     mine: dict[str, Json] = {
         "zero_stage": engine.config.zero_stage,
         "optimizer": engine.config.optimizer["name"],

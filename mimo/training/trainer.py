@@ -89,7 +89,7 @@ class DeepSpeedTrainer:
         Raises:
             EngineFailed: damaged, incomplete (then the engine still runs), or of another set-up.
         """
-        check_state(trainer_dir)
+        check_state(trainer_dir, quickly=False)
         self._call("load", trainer_dir=str(trainer_dir.absolute()))
 
     def wait_ready(self, *, deadline_s: float) -> None:
