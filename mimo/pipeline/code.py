@@ -1,8 +1,9 @@
 """The code a stage depends on: a static walk over imports inside mimo and sandbox, digests of what it finds.
 
 Comments, layout and docstrings do not count. Names like `mimo.harnesses.bash:Bash` in strings are followed
-too, since registries import by name. The recipe's models, the engine itself and the state folder do not
-change a result and are left out.
+too, since registries import by name. So are programs that run in boxes and are never imported: every module
+of a package called `boxed`, and `x.py` where code says `with_name("x.py")`. The recipe's models, the engine
+itself and the state folder do not change a result and are left out.
 """
 
 from __future__ import annotations
@@ -41,6 +42,10 @@ _TOOLS = {
     "resvg_py": ("resvg_py",),
     "skimage": ("scikit-image",),
 }
+_SENT = "boxed"
+"""A package of programs that run in boxes: whoever names it or one of them depends on all."""
+_FORMAT = 2
+"""Of what is remembered of a parsed file; raise it when more is read out of one."""
 _DATA = (".md", ".json", ".txt", ".jinja", ".html", ".js", ".toml", ".yaml")
 _NAMED = re.compile(r"^(?:mimo|sandbox|torch|vllm|deepspeed|transformers)(?:\.\w+)*(?::\w+)?$")
 
@@ -81,6 +86,7 @@ class CodeReader:
             tools.update(item.partition(".")[0] for item in imports)
             waiting.extend(item for item in imports if item.partition(".")[0] in followed)
             waiting.extend(_parents(name))
+            waiting.extend(_sent(path, name))
         return CodeFacts(modules=dict(sorted(modules.items())), tools=_versions(tools))
 
     def save(self) -> None:
@@ -98,7 +104,7 @@ class CodeReader:
 
     def _read(self, path: Path, module: str) -> tuple[str, list[str]]:
         facts = path.stat()
-        stamp = f"{facts.st_mtime_ns}-{facts.st_size}"
+        stamp = f"{_FORMAT}-{facts.st_mtime_ns}-{facts.st_size}"
         known = self._known.get(str(path))
         if isinstance(known, list) and len(known) == 3 and known[0] == stamp and isinstance(known[2], list):
             return str(known[1]), [str(item) for item in known[2]]
@@ -135,6 +141,12 @@ def _parents(module: str) -> Iterator[str]:
         yield ".".join(parts[:end])
 
 
+def _sent(path: Path, module: str) -> Iterator[str]:
+    """The programs of a package whose modules are sent into boxes."""
+    if path.name == "__init__.py" and path.parent.name == _SENT:
+        yield from (f"{module}.{file.stem}" for file in sorted(path.parent.glob("*.py")) if file != path)
+
+
 def _imports(tree: ast.AST, package: str) -> Iterator[str]:
     """Modules (and names that may be modules) imported anywhere in the tree, or named in a string."""
     for node in _runtime_nodes(tree):
@@ -149,6 +161,19 @@ def _imports(tree: ast.AST, package: str) -> Iterator[str]:
             yield from (f"{base}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _NAMED.match(node.value):
             yield node.value.partition(":")[0]
+        elif isinstance(node, ast.Call) and (program := _sibling(node)) is not None:
+            yield f"{package}.{program}"
+
+
+def _sibling(call: ast.Call) -> str | None:
+    """`x` of a call `….with_name("x.py")`: a program beside the module, run and not imported."""
+    if not (isinstance(call.func, ast.Attribute) and call.func.attr == "with_name" and len(call.args) == 1):
+        return None
+    named = call.args[0]
+    if not (isinstance(named, ast.Constant) and isinstance(named.value, str)):
+        return None
+    stem, dot, kind = named.value.rpartition(".")
+    return stem if (dot, kind) == (".", "py") and stem.isidentifier() else None
 
 
 def _runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from mimo.pipeline.code import CodeReader, code_digest
 from mimo.pipeline.order import STAGES
 
+ROOT = Path(__file__).parents[3]
 STAGE = '''"""A stage."""
 from mimo.helper import work
 from mimo.table import load
@@ -65,6 +67,65 @@ def test_what_counts(root: Path, file: str, old: str, new: str, changes: bool) -
     text = path.read_text()
     path.write_text(text.replace(old, new) if old else new)
     assert (digest(root) != before) is changes
+
+
+SENDER = """from importlib import resources
+from pathlib import Path
+
+from mimo import helper
+
+SCRIPT = Path(__file__).with_name("script.py")
+OTHER = SCRIPT.with_name(f"{helper.__name__}.part")
+
+
+def programs():
+    return [item.read_bytes() for item in resources.files("mimo.boxed").iterdir()]
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "changes"),
+    [("boxed/run.py", True), ("boxed/child.py", True), ("script.py", True), ("bystander.py", False)],
+)
+def test_programs_that_are_sent_and_never_imported_count(root: Path, file: str, changes: bool) -> None:
+    mimo = root / "mimo"
+    (mimo / "boxed").mkdir()
+    for name in ("boxed/__init__.py", "boxed/run.py", "boxed/child.py", "script.py", "bystander.py"):
+        (mimo / name).write_text("x = 1\n")
+    (mimo / "helper.py").write_text(SENDER)
+    before = digest(root)
+    (mimo / file).write_text("x = 2\n")
+    assert (digest(root) != before) is changes
+
+
+def test_every_program_of_ours_that_boxes_run_is_in_the_stages_that_run_it() -> None:
+    """Whatever lies in a `boxed` folder, and the two scripts that are started by their file."""
+    sent = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in [
+            *ROOT.glob("mimo/**/boxed/*.py"),
+            ROOT / "mimo/hacks/inside.py",
+            ROOT / "sandbox/launcher.py",
+        ]
+        if path.stem != "__init__"
+    }
+    assert len(sent) >= 12
+    reader = CodeReader()
+    for name in ("prepare-env", "probe-hacks", "rl-mixed", "audit"):
+        found = set(reader.facts(STAGES[name].partition(":")[0]).modules)
+        wanted = sent - ({"mimo.hacks.inside"} if name != "probe-hacks" else set())
+        assert wanted <= found, (name, wanted - found)
+
+
+def test_a_cache_of_an_older_reader_is_not_believed(root: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "code.json"
+    first = CodeReader(cache, root)
+    facts = first.facts("mimo.stage")
+    first.save()
+    kept = json.loads(cache.read_text())
+    old = {path: [stamp.partition("-")[2], digest, []] for path, (stamp, digest, _) in kept.items()}
+    cache.write_text(json.dumps(old))
+    assert CodeReader(cache, root).facts("mimo.stage") == facts
 
 
 def test_tools_are_those_the_code_imports(root: Path) -> None:
