@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from mimo.pipeline.identity import StageFacts, differences, key_of, same_but, work_key_of
@@ -40,7 +40,7 @@ class Decision:
     """The state of one stage and why. Keys are None while an input is not made yet.
 
     `output` is the published result that is used (cached) or gone on from (resume or adopt without unfinished
-    work); `committed` the units that need not be done again.
+    work); `committed` the units that need not be done again. `asked`: made only because the user said so.
     """
 
     stage: str
@@ -50,13 +50,15 @@ class Decision:
     work_key: str | None = None
     output: Published | None = None
     committed: int | None = None
+    asked: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wish:
     """What the user asked for one stage.
 
-    `force` from scratch; `again` even if cached; `named` rerun if stale; `fresh` leave partial work out.
+    `force` from scratch (a forced attempt that was interrupted goes on); `again` even if cached; `named`
+    rerun if stale; `fresh` leave partial work out.
     """
 
     force: bool = False
@@ -81,15 +83,22 @@ class _Case:
         self.attempt = self.work.attempt()
 
     def decide(self) -> Decision:
-        if self.wish.force:
-            return self._say(State.FORCED, "asked for with --force; starts over")
         started = self._unfinished()
+        if started is not None and self._asked_for():
+            return replace(started, reason=f"{started.reason}; it was asked for by --force or --from")
+        if self.wish.force:
+            return replace(self._say(State.FORCED, "asked for with --force; starts over"), asked=True)
         if self.wish.again and started is not None:
             return started
         there = None if self.wish.again else self._published()
         if there is not None:
             return there
         return started or self._from_older() or self._anew()
+
+    def _asked_for(self) -> bool:
+        """Whether unfinished work makes this very result again because the user said so."""
+        attempt = self.attempt
+        return attempt is not None and attempt.asked and attempt.key == self.key and self.work.out.is_dir()
 
     def _published(self) -> Decision | None:
         name = self.facts.name
@@ -161,7 +170,7 @@ class _Case:
 
     def _anew(self) -> Decision:
         if self.wish.again:
-            return self._say(State.RUN, "asked for by name")
+            return replace(self._say(State.RUN, "asked for by name"), asked=True)
         if self.wish.fresh and self.attempt is not None:
             return self._say(State.RUN, "unfinished work is left out (--fresh)")
         reason = self.attempt and (self._past_horizon(self.attempt) or "code changed; starts over")

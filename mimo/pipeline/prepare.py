@@ -13,6 +13,7 @@ from mimo.run_dir import outputs
 from mimo.run_dir.attempt import Attempt, Committed, Work
 from mimo.run_dir.files import write_json
 from mimo.run_dir.home import Home
+from mimo.run_dir.locks import KernelLock
 from mimo.run_dir.manifest import ENGINE_FOLDER
 from mimo.run_dir.outputs import Published
 from mimo.types import Json
@@ -42,6 +43,23 @@ def prepare_work(
     return work
 
 
+def leave_out(home: Home, stage: str, decision: Decision) -> bool:
+    """Remove unfinished work that would make a result which is there (`--fresh`); False where there is none.
+
+    Raises:
+        Busy: a run works on it at this moment.
+    """
+    assert decision.work_key
+    work = Work(home.work(stage, decision.work_key))
+    attempt = work.attempt()
+    if attempt is None or not attempt.asked or attempt.key != decision.key:
+        return False
+    lock = home.stage_lock(stage, decision.work_key)
+    with KernelLock(lock, f"stage {stage}", hint="another run makes this very result; wait for it"):
+        shutil.rmtree(work.folder)
+    return True
+
+
 def _again(known: Attempt, facts: StageFacts, key: str, identity: dict[str, Json], run_id: str) -> Attempt:
     return replace(
         known,
@@ -67,6 +85,7 @@ def _new(facts: StageFacts, decision: Decision, identity: dict[str, Json], run_i
         runs=(run_id,),
         attempts=1,
         started=time.time(),
+        asked=decision.asked,
     )
 
 

@@ -13,9 +13,11 @@ from pathlib import Path
 
 from mimo import tracking
 from mimo.errors import Interrupted, MachineLacks, MimoError, StoppedSafely
+from mimo.pipeline.decide import State
 from mimo.pipeline.engines import Engines, StartServer
 from mimo.pipeline.observe import Blind, Observer
 from mimo.pipeline.plan import Plan
+from mimo.pipeline.prepare import leave_out
 from mimo.pipeline.processes import become_subreaper
 from mimo.pipeline.project import Project
 from mimo.pipeline.provenance import provenance
@@ -61,6 +63,9 @@ def run_recipe(project: Project, tools: Tools) -> Report:
         plan = project.plan()
         tools.observer.planned(plan)
         refuse_stuck(plan.stuck())
+        for name in plan.selected:
+            if plan.wishes[name].fresh and plan.decisions[name].state is State.CACHED:
+                leave_out(project.home, name, plan.decisions[name])
         report = Report(profile=project.profile, resume=project.command())
         if plan.has_work():
             _check_machine(project)

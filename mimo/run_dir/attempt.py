@@ -15,7 +15,10 @@ from mimo.types import Json, record
 
 @record
 class Attempt:
-    """`attempt.json`. `codes` are the code digests that worked on it; `horizon` is what it aims at."""
+    """`attempt.json`. `codes` are the code digests that worked on it; `horizon` is what it aims at.
+
+    `asked`: the user said `--force` or `--from`; it is gone on with even where its result is there.
+    """
 
     stage: str
     work_key: str
@@ -28,6 +31,7 @@ class Attempt:
     started: float
     seconds: float = 0.0
     continued_from: str | None = None
+    asked: bool = False
 
 
 @record

@@ -233,9 +233,61 @@ def test_force_starts_over(bench: Bench, knobs: Knobs) -> None:
     report = bench.run(force=("rl-mixed",))
     assert bench.what(report)["rl-mixed"] == "ran"
     assert (bench.output("rl-mixed") / "step-1").read_text() != first
+    assert "--from rl-mixed" in bench.project(force=("rl-mixed",)).request.command()
+
+
+def texts(bench: Bench) -> list[str]:
+    """What each step of the newest result wrote; the last word names the process."""
+    return [(bench.output("rl-mixed") / f"step-{step}").read_text() for step in (1, 2)]
+
+
+FORCE: dict[str, object] = {"force": ("rl-mixed",)}
+FROM: dict[str, object] = {"start": "rl-mixed"}
+
+
+@pytest.mark.parametrize(
+    ("begun", "how", "then"),
+    [(FORCE, "kill", FORCE), (FORCE, "raise", {}), (FROM, "kill", {}), (FORCE, "raise", FROM)],
+)
+def test_what_was_asked_for_again_goes_on_after_an_interruption(
+    bench: Bench, knobs: Knobs, begun: dict[str, object], how: str, then: dict[str, object]
+) -> None:
+    bench.run()
+    older = texts(bench)
+    knobs(at=how)
+    assert bench.what(bench.run(**begun))["rl-mixed"] == "failed"
+    knobs()
+    planned = bench.project(**then).plan().decisions["rl-mixed"]
+    assert (str(planned.state), planned.committed) == ("resume", 1)
+    assert "asked for by --force or --from" in planned.reason
+    (begun_step,) = bench.home.store.glob("rl-mixed/*.work/out/step-1")
+    kept = begun_step.read_text()
+    assert bench.what(bench.run(**then))["rl-mixed"] == "ran"
+    assert texts(bench)[0] == kept != older[0]
+    assert bench.states()["rl-mixed"] == "cached"
+
+
+def test_fresh_keeps_the_older_result_and_drops_what_was_forced(bench: Bench, knobs: Knobs) -> None:
+    bench.run()
+    older = texts(bench)
     knobs(at="raise")
     bench.run(force=("rl-mixed",))
-    assert "--from rl-mixed" in bench.project(force=("rl-mixed",)).request.command()
+    knobs()
+    assert bench.states(force=("rl-mixed",), fresh=True)["rl-mixed"] == "forced"
+    assert bench.what(bench.run(fresh=True))["rl-mixed"] == "reused"
+    assert texts(bench) == older
+    assert bench.states()["rl-mixed"] == "cached"
+    assert not list(bench.home.store.glob("rl-mixed/*.work"))
+
+
+def test_force_starts_over_from_work_that_nobody_forced(bench: Bench, knobs: Knobs) -> None:
+    knobs(at="raise")
+    bench.run()
+    knobs()
+    assert bench.states(force=("rl-mixed",))["rl-mixed"] == "forced"
+    bench.run(force=("rl-mixed",))
+    steps = [text.split()[-1] for text in texts(bench)]
+    assert steps[0] == steps[1]
 
 
 def test_fresh_leaves_unfinished_work_out(bench: Bench, knobs: Knobs) -> None:
