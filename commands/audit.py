@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from commands.options import json_option, recipe_options
 from commands.render import clean
-from commands.run import progress_option, run_and_report
+from commands.stages import StageOptions, run_stage, stage_options
 from mimo.errors import GateRefused, RecipeError
-from mimo.pipeline.plan import Selection
-from mimo.pipeline.project import Request, open_project
 
 if TYPE_CHECKING:
     from mimo.hacks.audit_file import FileAudit
@@ -23,20 +20,9 @@ _FILES = (".jsonl", ".jsonl.gz")
 
 
 @click.command()
-@recipe_options
-@json_option
-@progress_option
-@click.option("--force", is_flag=True, help="Start over even if the result is there.")
-@click.option("--fresh", is_flag=True, help="Leave out unfinished work of earlier starts.")
+@stage_options
 def audit(
-    recipe: Path,
-    profile: str | None,
-    overrides: tuple[str, ...],
-    *,
-    as_json: bool,
-    progress: str,
-    force: bool,
-    fresh: bool,
+    recipe: Path, profile: str | None, overrides: tuple[str, ...], **options: Unpack[StageOptions]
 ) -> None:
     """Evaluate every policy, audit every trajectory for hacks, judge the gate, write the report.
 
@@ -46,16 +32,14 @@ def audit(
     audited for hacks and nothing else runs. Exit code 4 if a hack is confirmed.
     """
     if not recipe.name.endswith(_FILES):
-        selection = Selection(only=("audit",), force=("audit",) if force else (), fresh=fresh)
-        request = Request(recipe=recipe, profile=profile, overrides=overrides, selection=selection)
-        run_and_report(open_project(request), progress=progress, as_json=as_json)
+        run_stage("audit", recipe, profile, overrides, **options)
         return
-    if profile or overrides or force or fresh:
+    if profile or overrides or options["force"] or options["fresh"]:
         raise RecipeError(
             f"{recipe} is a file of trajectories, no recipe",
             hint="leave --profile, --set, --force and --fresh out",
         )
-    _audit_file(recipe, as_json=as_json)
+    _audit_file(recipe, as_json=options["as_json"])
 
 
 def _audit_file(file: Path, *, as_json: bool) -> None:

@@ -25,6 +25,7 @@ set_option = click.option(
     help="Set one recipe key (dotted; the value is YAML). Repeatable.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+fresh_option = click.option("--fresh", is_flag=True, help="Leave out unfinished work of earlier starts.")
 verbose_option = click.option(
     "-v", "--verbose", is_flag=True, expose_value=False, help="Show the traceback of an error."
 )

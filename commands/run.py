@@ -10,7 +10,7 @@ import click
 
 from commands.lasting import outlive_reader
 from commands.live import MODES, BarView, choose_view
-from commands.options import json_option, recipe_options
+from commands.options import fresh_option, json_option, recipe_options
 from commands.render import output, plan_table, summary
 from mimo.pipeline.plan import Selection
 from mimo.pipeline.project import Project, Request, open_project
@@ -31,8 +31,13 @@ progress_option = click.option(
 @click.option("--from", "start", metavar="STAGE", help="Run this stage again and what depends on it.")
 @click.option("--until", metavar="STAGE", help="Stop after this stage.")
 @click.option("--only", multiple=True, metavar="STAGE", help="Only this stage. Repeatable.")
-@click.option("--force", multiple=True, metavar="STAGE", help="Start this stage over. Repeatable.")
-@click.option("--fresh", is_flag=True, help="Leave out unfinished work of earlier starts.")
+@click.option(
+    "--force",
+    multiple=True,
+    metavar="STAGE",
+    help="Start this stage over; an interrupted --force goes on. Repeatable.",
+)
+@fresh_option
 @click.option("--dry-run", is_flag=True, help="Print the plan; nothing runs.")
 def run(
     recipe: Path,

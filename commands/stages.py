@@ -2,38 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import ParamSpec, TypedDict, TypeVar, Unpack
 
 import click
 
-from commands.options import json_option, recipe_options
+from commands.options import fresh_option, json_option, recipe_options
 from commands.run import progress_option, run_and_report
 from mimo.pipeline.plan import Selection
 from mimo.pipeline.project import Request, open_project
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_force_option = click.option(
+    "--force",
+    is_flag=True,
+    help="Start over even if the result is there; an interrupted --force goes on.",
+)
+
+
+def stage_options(command: Callable[P, R]) -> Callable[P, R]:
+    """What a command of one stage takes: RECIPE and its options, --json, --progress, --force, --fresh."""
+    for option in (fresh_option, _force_option, progress_option, json_option, recipe_options):
+        command = option(command)
+    return command
+
+
+def run_stage(
+    name: str, recipe: Path, profile: str | None, overrides: tuple[str, ...], **options: Unpack[StageOptions]
+) -> None:
+    """Run only the stage `name` of a recipe, and say how it went."""
+    selection = Selection(only=(name,), force=(name,) if options["force"] else (), fresh=options["fresh"])
+    request = Request(recipe=recipe, profile=profile, overrides=overrides, selection=selection)
+    run_and_report(open_project(request), progress=options["progress"], as_json=options["as_json"])
+
+
+class StageOptions(TypedDict):
+    """The options of `stage_options` besides the recipe's."""
+
+    as_json: bool
+    progress: str
+    force: bool
+    fresh: bool
 
 
 def stage_command(name: str, summary: str) -> click.Command:
     """The command that runs only the stage `name`; what it reads must be there."""
 
     @click.command(name=name, help=f"{summary}\n\nOnly this stage of RECIPE; what it reads must be there.")
-    @recipe_options
-    @json_option
-    @progress_option
-    @click.option("--force", is_flag=True, help="Start over even if the result is there.")
-    @click.option("--fresh", is_flag=True, help="Leave out unfinished work of earlier starts.")
+    @stage_options
     def command(
-        recipe: Path,
-        profile: str | None,
-        overrides: tuple[str, ...],
-        *,
-        as_json: bool,
-        progress: str,
-        force: bool,
-        fresh: bool,
+        recipe: Path, profile: str | None, overrides: tuple[str, ...], **options: Unpack[StageOptions]
     ) -> None:
-        selection = Selection(only=(name,), force=(name,) if force else (), fresh=fresh)
-        request = Request(recipe=recipe, profile=profile, overrides=overrides, selection=selection)
-        run_and_report(open_project(request), progress=progress, as_json=as_json)
+        run_stage(name, recipe, profile, overrides, **options)
 
     return command
 

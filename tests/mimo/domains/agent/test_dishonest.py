@@ -11,7 +11,7 @@ import pytest
 from mimo.domains.agent.world import DATABASE
 from mimo.types import Task, Verdict
 from sandbox import Changes, FileChange
-from tests.mimo.domains.agent.conftest import Lab
+from tests.mimo.domains.lab import Lab
 
 HONEST = {"update": "bin/desk set orders {id} status {value}"}
 

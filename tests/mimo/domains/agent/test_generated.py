@@ -14,7 +14,7 @@ from mimo.domains.base import share_kind
 from mimo.errors import RecipeError
 from mimo.harnesses import HARNESSES, supported
 from mimo.pipeline.code import CodeReader
-from tests.mimo.domains.agent.conftest import NOTHING, Lab
+from tests.mimo.domains.lab import NOTHING, Lab
 
 HARNESSES_HERE = supported(HARNESSES.names(), "agent")
 TRAIN = [name for name, entry in FAMILIES.items() if entry.split == "train"]

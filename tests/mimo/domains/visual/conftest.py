@@ -1,105 +1,15 @@
-"""A store with one task of every family and level, and boxes to act and be judged in; made once."""
+"""The lab of the visual domain; made once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-
 import pytest
 
-from mimo.domains.base import BoxFactory, TaskStore
 from mimo.domains.visual.domain import Visual
 from mimo.domains.visual.families import FAMILIES
-from mimo.harnesses import load_harness
-from mimo.types import Json, Limits, Task, Verdict
-from sandbox import BoxLimits, BoxSpec, Changes, Sandbox, open_sandbox
-from sandbox.rootfs import ensure_rootfs
-
-LIMITS = Limits(
-    wall_s=120.0, turn_s=60.0, command_s=30.0, memory_mb=512, processes=64, disk_mb=64, output_bytes=16384
-)
-NOTHING = Changes(files=(), capped=False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lab:
-    """The visual domain with a store, a root file system and boxes."""
-
-    domain: Visual
-    store: TaskStore
-    cache: Path
-    rootfs: Path
-    folder: Path
-    made: dict[tuple[str, int, int], Task] = field(default_factory=dict)
-
-    def boxes(self, task: Task) -> BoxFactory:
-        def open_box(snapshot: Path, mounts: Mapping[str, Path]) -> Sandbox:
-            limits = BoxLimits(
-                wall_s=90.0, command_s=30.0, memory_mb=512, processes=64, disk_mb=64, output_bytes=16384
-            )
-            spec = BoxSpec(
-                rootfs=self.rootfs,
-                snapshot=snapshot,
-                workdir=task.environment.workdir,
-                env=task.environment.env,
-                limits=limits,
-                readonly=mounts,
-            )
-            return open_sandbox("local", spec)
-
-        return open_box
-
-    def task(self, family: str, level: int, seed: int = 3) -> Task:
-        """The family's first task of the level."""
-        place = (family, level, seed)
-        if place not in self.made:
-            self.made[place] = self._make(family, level, seed)
-        return self.made[place]
-
-    def _make(self, family: str, level: int, seed: int) -> Task:
-        heldout = FAMILIES[family].split == "heldout"
-        source: dict[str, Json] = {
-            "kind": "generated", "domain": "visual", "seed": seed, "train": 1 - heldout,
-            "heldout": int(heldout), "families": [family], "level": level,
-        }  # fmt: skip
-        (task_id,) = self.domain.list_sources(source)
-        made = self.domain.build(source, task_id, self.folder)
-        return self.domain.import_folder(made, self.store, limits=LIMITS, history="past", cache=self.cache)
-
-    def verdict(self, task: Task, changes: Changes) -> Verdict:
-        return self.domain.verify(task, changes, self.store, self.boxes(task))
-
-    def after(self, task: Task, commands: Sequence[str]) -> Changes:
-        """What these commands leave."""
-        with self.boxes(task)(self.store.snapshot(task), {}) as box:
-            for command in commands:
-                box.exec(command, timeout_s=30)
-            box.freeze()
-            return box.changes()
-
-    def replayed(self, task: Task, harness: str, seed: int) -> Changes:
-        """What the expert leaves when its words go through the harness."""
-        acting = load_harness(harness, max_turns=3)
-        with self.boxes(task)(self.store.snapshot(task), {}) as box:
-            turns = self.domain.demonstrate(task, self.store, harness=harness, seed=seed)
-            for number, turn in enumerate(turns, 1):
-                parsed = acting.parse(turn.text)
-                assert parsed.malformed == (), turn.text
-                seen = acting.act(parsed.call, box, task)
-                assert seen.done == (number == len(turns)), (turn.text, seen.text)
-            box.freeze()
-            return box.changes()
+from tests.mimo.domains.lab import Lab, open_lab
 
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    root = tmp_path_factory.mktemp("visual")
-    cache = root / "cache"
-    return Lab(
-        domain=Visual(),
-        store=TaskStore(root / "store"),
-        cache=cache,
-        rootfs=ensure_rootfs(cache),
-        folder=root / "made",
-    )
+    splits = {family: entry.split for family, entry in FAMILIES.items()}
+    return open_lab(Visual(), splits, tmp_path_factory.mktemp("visual"), max_turns=3)

@@ -9,7 +9,7 @@ import pytest
 
 from mimo.types import Task
 from sandbox import Changes, FileChange
-from tests.mimo.domains.visual.conftest import Lab
+from tests.mimo.domains.lab import Lab
 
 HEAD = '<svg xmlns="http://www.w3.org/2000/svg" width="96" height="96">'
 

@@ -22,7 +22,7 @@ from mimo.errors import RecipeError
 from mimo.harnesses import HARNESSES, load_harness, supported
 from mimo.harnesses.renderer import Renderer
 from mimo.pipeline.code import CodeReader
-from tests.mimo.domains.visual.conftest import NOTHING, Lab
+from tests.mimo.domains.lab import NOTHING, Lab
 from tests.mimo.rollouts.conftest import TOKENIZER
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from mimo.stages.grade import ground_for, seen_of
 from mimo.stages.tasks import visible_tools
 from mimo.types import Context, HackVerdict, Rollout, RolloutStatus, Task, ToolResult, Turn
 from sandbox import Changes
-from tests.mimo.domains.visual.conftest import Lab
+from tests.mimo.domains.lab import Lab
 
 DRAWINGS = [name for name, entry in FAMILIES.items() if entry.renderer == "resvg"]
 
