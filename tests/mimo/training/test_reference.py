@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mimo.backends.policies import materialise_policy
-from mimo.training.reader import Context
-from mimo.training.reading_place import cpu_place
-from mimo.training.reference import FolderScorer, reverse_kl
+from mimo.training.reader import Context, reading
+from mimo.training.reading_place import ReadingPlace, cpu_place
+from mimo.training.reference import reverse_kl
 
 IDS = np.array([5, 9, 300, 41, 7, 1200, 8], dtype=np.int32)
 MASK = np.array([False, False, True, True, False, True, False])
@@ -40,13 +40,18 @@ def test_equal_folders_are_exactly_0_apart(folders: tuple[Path, Path]) -> None:
 
 def test_it_is_the_expected_gap_of_what_the_student_would_sample(folders: tuple[Path, Path]) -> None:
     """E_{y ~ student}[log student - log teacher] at each masked place, summed over the whole vocabulary."""
-    student, teacher = (FolderScorer(folder, "float32") for folder in folders)
-    vocabulary = 2048
+    vocabulary, many = 2048, ReadingPlace(devices=("cpu",), dtype="float32", batch_tokens=4096)
     expected = []
     for place in np.flatnonzero(MASK):
-        asked = [[*IDS[:place].tolist(), token] for token in range(vocabulary)]
-        ours = np.array([row[-1] for row in student.score(asked, temperature=1.0)])
-        theirs = np.array([row[-1] for row in teacher.score(asked, temperature=1.0)])
+        last = np.arange(place + 1) == place
+        asked = [
+            Context(np.array([*IDS[:place], token], dtype=np.int32), last) for token in range(vocabulary)
+        ]
+        rows = []
+        for folder in folders:
+            with reading(folder, many) as policy:
+                rows.append(np.concatenate(policy.logprobs(asked, temperature=1.0)))
+        ours, theirs = rows
         expected.append(float((np.exp(ours) * (ours - theirs)).sum()))
     found = reverse_kl(*folders, [Context(IDS, MASK)], cpu_place("float32"))[0]
     assert found == pytest.approx(np.mean(expected), rel=1e-3)
