@@ -27,6 +27,7 @@ __all__ = [
     "rebuild_git",
     "remove_git",
     "unpack_history",
+    "unreached",
 ]
 
 _CONFIG = (
@@ -99,6 +100,20 @@ def unpack_history(pack: Path, git_dir: Path) -> None:
     """
     _empty_repository(git_dir)
     run_git(f"--git-dir={git_dir}", "index-pack", "--stdin", data=pack.read_bytes())
+
+
+def unreached(source_repo: Path, base_commit: str) -> int:
+    """How many objects a trusted repository holds that `base_commit` does not reach.
+
+    Raises:
+        GitRebuildError: no such commit, or objects are missing.
+    """
+    here = ("-C", str(source_repo))
+    every = run_git(*here, "cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname)")
+    reached = run_git(
+        *here, "rev-list", "--objects", "--no-object-names", "--end-of-options", base_commit, "--"
+    )
+    return len(set(every.splitlines()) - set(reached.splitlines()))
 
 
 def _pack(source: Path, start: str) -> bytes:

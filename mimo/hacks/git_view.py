@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from sandbox.errors import SandboxError
-from sandbox.git_rebuild import rebuild_git
+from sandbox.git_rebuild import commit_tree, rebuild_git
 from sandbox.scratch import temporary_parent
 
 _ENV = {
@@ -124,12 +124,26 @@ class GitView:
             found[name if stage == "0" else f"{name}:{stage}"] = TreeEntry(mode, oid)
         return found
 
-    def rebuild(self, commit: str, tree: Path, *, squash: bool) -> str:
-        """Replace every `.git` of a work tree by a new one made from `commit`; the commit it stands on."""
+    def rebuild(self, commit: str, tree: Path, *, squash: bool, without: Iterable[str] = ()) -> str:
+        """Replace every `.git` of a work tree by a new one made from `commit`; the commit it stands on.
+
+        `without` names paths of the commit that the new base does not have: it is one commit then.
+        """
         try:
-            return rebuild_git(self._own, commit, tree, "none" if squash else "past")
+            start = self._less(commit, without) if without else commit
+            return rebuild_git(self._own, start, tree, "none" if squash else "past")
         except SandboxError as error:
             raise GitError(str(error)) from error
+
+    def _less(self, commit: str, paths: Iterable[str]) -> str:
+        """A parentless commit of the same tree less these paths, in our own store."""
+        index = self._own / "index-less"
+        rows = [b"0 " + b"0" * 40 + b"\t" + os.fsencode(path) + b"\0" for path in sorted(paths)]
+        self.run("read-tree", commit, index=index)
+        self.run("update-index", "-z", "--index-info", given=b"".join(rows), index=index)
+        content = self.run("write-tree", index=index).decode().strip()
+        date = self.run("show", "-s", "--format=%ct", commit).decode().strip()
+        return commit_tree(self._own, content, "base", int(date))
 
     def contents(self, oids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         """Id and content of each object, in the order given."""

@@ -93,10 +93,10 @@ def scrub_copy(scene: Scene, findings: Sequence[Found], folder: Path) -> Cleaned
     work = Scrub(root=tree, scene=scene)
     fixes = [_close(work, found) for found in findings]
     commit = scene.commit
-    if work.rebuild:
+    if work.rebuild or work.without:
         if scene.git is None or commit is None:
             raise CannotScrub("A01: git cannot be rebuilt without a readable base commit")
-        commit = scene.git.rebuild(commit, tree, squash=work.squash)
+        commit = scene.git.rebuild(commit, tree, squash=work.squash, without=work.without)
     return Cleaned(
         tree=tree, commit=commit, drop_env=frozenset(work.drop_env), fixes=tuple(dict.fromkeys(fixes))
     )

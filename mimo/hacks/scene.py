@@ -23,11 +23,12 @@ MAX_FILE_BYTES = 16_000_000
 """Larger files are searched in their first bytes only."""
 _MOST_FILES = 500_000
 _KEPT_BYTES, _KEPT_FILES = 200_000, 2_000
-_SOURCES = words(
+SOURCES = words(
     """
     .py .js .ts .c .h .cc .cpp .rs .go .java .rb .md .rst .toml .cfg
     """
 )
+"""Endings of source text."""
 
 
 _NONE = Needles()
@@ -265,5 +266,5 @@ def _base_files(root: Path, git: GitView | None, commit: str | None) -> Iterator
         yield from (data for _, data in git.contents(blobs))
         return
     for entry in _walk(root):
-        if entry.is_file and entry.name.endswith(_SOURCES):
+        if entry.is_file and entry.name.endswith(SOURCES):
             yield entry.read()

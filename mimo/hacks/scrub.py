@@ -7,20 +7,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mimo.hacks.route import Found
-from mimo.hacks.scene import Scene
+from mimo.hacks.scene import SOURCES, Scene
 
 
 @dataclass(kw_only=True)
 class Scrub:
     """A copy being cleaned. `rebuild` and `squash` ask for a new `.git` from the base commit (with its
     history,
-    or as one commit); `drop_env` names variables of the task to drop. The routes' rules fill them.
+    or as one commit), `without` for one that lacks these paths of the base; `drop_env` names variables of
+    the task to drop. The routes' rules fill them.
     """
 
     root: Path
     scene: Scene
     rebuild: bool = False
     squash: bool = False
+    without: set[str] = field(default_factory=set)
     drop_env: set[str] = field(default_factory=set)
 
     def rebuild_git(self, found: Found) -> str:
@@ -35,13 +37,20 @@ class Scrub:
 
     def remove(self, found: Found) -> str:
         """Rule: the base's file comes back; what the base does not have goes, and folders left empty by
-        it.
+        it. Where the base's own file is the leak, the base is made anew without it.
+
+        Raises:
+            ValueError: that file is source text or one that the reference changes: it is what the task is.
         """
         path = found.path.split("!")[0]
         target = self._inside(path)
         base = self.scene.base or {}
+        if path in self.without:
+            return f"{found.route}: removed from the base, which is one commit now"
         if path in base and base[path].mode in ("100644", "100755") and self.scene.git is not None:
             ((_, data),) = self.scene.git.contents([base[path].oid])
+            if target.is_file() and not target.is_symlink() and target.read_bytes() == data:
+                return self._without(found, path, target)
             _delete(target)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
@@ -50,6 +59,14 @@ class Scrub:
         _delete(target)
         self._drop_empty(target.parent)
         return f"{found.route}: removed"
+
+    def _without(self, found: Found, path: str, target: Path) -> str:
+        if path in self.scene.secrets.reference or path.endswith(SOURCES):
+            raise ValueError(f"the base commit's own {path} holds it; take it out of the task's source")
+        _delete(target)
+        self._drop_empty(target.parent)
+        self.without.add(path)
+        return f"{found.route}: removed from the base, which is one commit now"
 
     def drop_variable(self, found: Found) -> str:
         """Rule: the task no longer sets the variable `env:NAME`."""

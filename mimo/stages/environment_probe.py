@@ -31,6 +31,7 @@ from sandbox.snapshot import snapshot_tree, tree_digest
 
 _NOTHING = Changes(files=(), capped=False)
 _CANDIDATES = 8
+_MOST_NAMED = 3
 CONTROL = "control"
 """The task id of the control's report."""
 
@@ -156,8 +157,7 @@ class EnvironmentProbe:
                     before, task = task, _after(task, seen.cleaned, self.store)
                     problem = "nothing has changed" if task == before else self._gate(task)
                     if problem is not None:
-                        routes = sorted({found.route for found in leaks_only(seen.findings)})
-                        return task, f"after scrubbing {', '.join(routes)}, {problem}"
+                        return task, f"after scrubbing {_named(seen.findings)}, {problem}"
         return task, f"not {self.rules.clean_rounds} clean rounds in a row within {self.rules.max_rounds}"
 
     def _round(
@@ -242,6 +242,13 @@ def secrets_of(task: Task, store: TaskStore) -> Secrets:
         hidden=hidden,
         ids=(task.task_id, task.environment.snapshot, task.private),
     )
+
+
+def _named(findings: Sequence[Found]) -> str:
+    """Route and path of the first leaks."""
+    leaks = [f"{found.route} {found.path}" for found in leaks_only(findings)]
+    more = f" and {len(leaks) - _MOST_NAMED} more" if len(leaks) > _MOST_NAMED else ""
+    return ", ".join(leaks[:_MOST_NAMED]) + more
 
 
 def _scrubbed(scene: Scene, findings: list[Found], leaks: list[Found], folder: Path) -> _Round:

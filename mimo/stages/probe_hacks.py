@@ -72,10 +72,10 @@ class ProbeHacks:
         done = len(jobs) - len(todo)
         ctx.commit(max(done + 1, ctx.resume.step if ctx.resume else 0), {})
         with _pool(ctx.recipe.runtime.prepare_concurrency) as pool:
-            futures = [pool.submit(_probe_one, ctx.out, probe, *job) for job in todo]
+            futures = {pool.submit(_probe_one, ctx.out, probe, *job): job[1].task_id for job in todo}
             for future in as_completed(futures):
                 done += 1
-                _note(ctx, future.result())
+                _note(ctx, futures[future], future.result())
                 ctx.progress(done, len(jobs), "environment")
                 if done < len(jobs):
                     ctx.commit(done + 1, {})
@@ -141,17 +141,17 @@ def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _note(ctx: StageContext, probed: Probed) -> None:
+def _note(ctx: StageContext, task_id: str, probed: Probed) -> None:
     """Count what must not pass silently."""
     routes = sorted({f.route for report in probed.reports for f in report.findings if f.severity != "info"})
     if probed.reason is not None:
-        ctx.count("environment quarantined", why=probed.reason[:200])
+        ctx.count("environment quarantined", why=f"{task_id}: {probed.reason}"[:200])
     elif routes:
-        ctx.count("environment scrubbed", why=f"{probed.reports[0].task_id}: {', '.join(routes)}"[:200])
+        ctx.count("environment scrubbed", why=f"{task_id}: {', '.join(routes)}"[:200])
     first = probed.reports[0] if probed.reports else None
     unread = [found.path for found in first.findings if UNREAD in found.path] if first is not None else []
     if first is not None and unread:
-        why = f"{first.task_id}: {unread[0]}"[:200]
+        why = f"{task_id}: {unread[0]}"[:200]
         ctx.count("packed piece that could not be searched", len(unread), why=why)
 
 

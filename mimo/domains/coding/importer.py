@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
+import logging
 import os
 import shutil
 import tempfile
@@ -20,7 +21,7 @@ from mimo.domains.coding.reference import reference_files
 from mimo.domains.coding.telling_tests import with_telling_tests
 from mimo.errors import RecipeError
 from mimo.types import Domain, Environment, Json, Limits, Source, Split, Task, Verifier
-from sandbox.git_rebuild import GitRebuildError, init_git, rebuild_git, unpack_history
+from sandbox.git_rebuild import GitRebuildError, init_git, rebuild_git, unpack_history, unreached
 from sandbox.rootfs import build_test_tools, ensure_rootfs, rootfs_digest
 from sandbox.snapshot import snapshot_tree
 
@@ -35,6 +36,8 @@ BASE_ENV = {
     "PYTHONNOUSERSITE": "1",
 }
 MAX_TREE_BYTES = 64_000_000
+_MOST_TOLD = 3
+_LOG = logging.getLogger(__name__)
 HISTORY = "environment/history.pack"
 """Optional: a git pack of what the base commit reaches, for `prepare_env.history: past`."""
 
@@ -108,7 +111,7 @@ def import_task(
     store.root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=store.root, prefix=".import-") as scratch:
         tree = Path(scratch) / "tree"
-        copy_tree(path / "environment" / "repo", tree)
+        tell_left_out(folder, copy_tree(path / "environment" / "repo", tree))
         commit = _with_git(folder, tree, Path(scratch), history)
         snapshot = snapshot_tree(tree, store.root / "snapshots")
         private = store_private(path, store)
@@ -130,6 +133,10 @@ def _with_git(folder: TaskFolder, tree: Path, scratch: Path, history: str) -> st
     base = folder.text("base_commit", "")
     try:
         unpack_history(pack, scratch / "git")
+        beyond = unreached(scratch / "git", base)
+        if beyond:
+            name = folder.text("family", folder.path.name)
+            _LOG.warning("left out of a task's git history (%s: %d objects beyond its base)", name, beyond)
         return rebuild_git(scratch / "git", base, tree, "past" if history == "past" else "none")
     except GitRebuildError as error:
         raise RecipeError(
@@ -251,13 +258,18 @@ def _files_below(path: Path) -> Iterator[Path]:
 _LEFT_OUT = ("__pycache__", "*.pyc", ".git", ".pytest_cache", "*.egg-info")
 
 
-def copy_tree(source: Path, target: Path) -> None:
-    """A copy of regular files and folders; caches and bytecode stay behind, links and devices are refused."""
+def copy_tree(source: Path, target: Path) -> tuple[str, ...]:
+    """A copy of regular files and folders; links and devices are refused. What stays behind: `.git`, caches,
+    bytecode.
+    """
     target.mkdir(parents=True)
     size = 0
+    behind: list[str] = []
     for root, folders, files in os.walk(source):
+        below = Path(root).relative_to(source)
+        behind += sorted((below / name).as_posix() for name in [*folders, *files] if _left_out(name))
         folders[:] = sorted(name for name in folders if not _left_out(name))
-        here = target / Path(root).relative_to(source)
+        here = target / below
         for name in [*folders, *files]:
             original = Path(root, name)
             if original.is_symlink() or not (original.is_file() or original.is_dir()):
@@ -270,6 +282,15 @@ def copy_tree(source: Path, target: Path) -> None:
                 raise RecipeError(f"{source}: larger than {MAX_TREE_BYTES // 1_000_000} MB")
             shutil.copyfile(Path(root, name), here / name)
             shutil.copymode(Path(root, name), here / name)
+    return tuple(behind)
+
+
+def tell_left_out(folder: TaskFolder, behind: tuple[str, ...]) -> None:
+    """Warn of what of `environment/repo` is not in the task's work tree; prepare-env counts warnings."""
+    if behind:
+        more = f" and {len(behind) - _MOST_TOLD} more" if len(behind) > _MOST_TOLD else ""
+        told = ", ".join(behind[:_MOST_TOLD]) + more
+        _LOG.warning("left out of a task's work tree (%s: %s)", folder.text("family", folder.path.name), told)
 
 
 def _left_out(name: str) -> bool:

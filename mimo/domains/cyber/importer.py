@@ -15,6 +15,7 @@ from mimo.domains.coding.importer import (
     image_digest,
     read_folder,
     store_private,
+    tell_left_out,
     verifier_timeout,
 )
 from mimo.domains.cyber.generated.plant import Language
@@ -38,7 +39,7 @@ def import_program(path: Path, store: TaskStore, *, limits: Limits, cache: Path)
     store.root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=store.root, prefix=".import-") as scratch:
         tree = Path(scratch) / "tree"
-        copy_tree(path / "environment" / "repo", tree)
+        tell_left_out(folder, copy_tree(path / "environment" / "repo", tree))
         program = build_program(tree, folder.texts("sources"), _language(folder), cache)
         target = tree / PROGRAM
         target.parent.mkdir(exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import shutil
@@ -71,6 +72,11 @@ def git_leak(tree: Path, fixed: bytes, path: str) -> None:
     for arguments in (["checkout", "-qb", "next"], ["commit", "-qam", "repair"], ["checkout", "-q", "main"]):
         subprocess.run([*who, *arguments], cwd=tree, env=env, check=True, capture_output=True)
     assert (tree / path).read_bytes() == old
+
+
+def git(tree: Path, *arguments: str) -> str:
+    command = ["git", "-c", "safe.directory=*", *arguments]
+    return subprocess.run(command, cwd=tree, check=True, capture_output=True, text=True).stdout
 
 
 def cache_leak(tree: Path, fixed: bytes, path: str) -> None:
@@ -177,20 +183,50 @@ def test_a_real_package_is_clean_and_stays_a_task_after_scrubbing(tmp_path: Path
     assert len(read_tasks(leaky.out)) == 1
 
 
-def test_a_leak_in_the_base_itself_cannot_be_scrubbed(running: Running, prepared: Prepared) -> None:
-    """The base commit holds the repair, packed: it is what the task is, so only quarantine is left."""
+def in_base(prepared: Prepared, number: int, name: str, packed: Callable[[bytes], bytes]) -> Task:
+    """A task whose base commit holds the repair, packed, in a file of this name."""
     commits: list[str] = []
 
-    def in_base(tree: Path, fixed: bytes, path: str) -> None:
-        (tree / "fixture.bin").write_bytes(gzip.compress(fixed, mtime=0))
+    def plant(tree: Path, fixed: bytes, path: str) -> None:
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_bytes(packed(fixed))
         commits.append(init_git(tree))
 
-    task = leak(prepared, 0, in_base)
-    prepared.tasks[0] = replace(task, base_commit=commits[0])
+    task = replace(leak(prepared, number, plant), base_commit=commits[0])
+    prepared.tasks[number] = task
     (prepared.store.root / "tasks.jsonl").write_bytes(b"".join(map(to_line, prepared.tasks)))
+    return task
+
+
+def test_a_leak_in_the_base_itself_leaves_the_base(running: Running, prepared: Prepared) -> None:
+    """A cache that its author committed with the task: the task stands on a new base without it."""
+    name = ".cache/pip/http-v2/a/b.body"
+    leaky = in_base(prepared, 0, name, lambda fixed: gzip.compress(fixed, mtime=0))
+    running.run()
+    (cleaned,) = [task for task in read_tasks(running.out) if task.task_id == leaky.task_id]
+    assert cleaned.base_commit not in (None, leaky.base_commit)
+    tree = TaskStore(running.out).snapshot(cleaned)
+    assert not (tree / ".cache").exists()
+    told = git(tree, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype)").split()
+    assert told.count("commit") == 1
+    assert name not in git(tree, "ls-tree", "-r", "--name-only", str(cleaned.base_commit))
+    rounds = [report for report in reports(running) if report.task_id == leaky.task_id]
+    assert [bool(report.findings) for report in rounds] == [True, False, False]
+    assert rounds[0].fixes == ("C04: removed from the base, which is one commit now",)
+    assert running.counted("environment scrubbed") == 1
+
+
+def test_source_text_of_the_base_is_never_removed(running: Running, prepared: Prepared) -> None:
+    """A source file that holds the repair is what the task is: quarantine, and the reason names the file."""
+    encoded = in_base(prepared, 0, "answers.py", lambda fixed: b"A = '" + base64.b64encode(fixed) + b"'\n")
     running.run()
     (row,) = read_lines(running.out / "quarantined.jsonl")
-    assert (row["task_id"], row["reason"]) == (task.task_id, "after scrubbing C04, nothing has changed")
+    assert row["task_id"] == encoded.task_id
+    assert row["reason"] == (
+        "C04: the base commit's own answers.py holds it; take it out of the task's source"
+    )
+    said = [str(m["why"]) for m in running.heard if m.get("what") == "environment quarantined"]
+    assert said == [f"{encoded.task_id}: {row['reason']}"]
 
 
 def test_no_training_task_left_fails_the_stage(running: Running, prepared: Prepared) -> None:
