@@ -105,6 +105,7 @@ def summary(report: Report) -> RenderableType:
     parts: list[RenderableType] = [Text(""), table(("stage", "", "time", "why"), rows)]
     for title, lines in (
         ("counts", list(_counts(report.outcomes))),
+        ("warnings", report.warnings),
         ("results", [f"{name} = {number(value)}" for name, value in report.headline.items()]),
         ("notes", list(_notes(report.outcomes))),
     ):

@@ -4,6 +4,7 @@ ours."""
 from __future__ import annotations
 
 import importlib
+import logging
 from typing import cast
 
 from sandbox.base import BoxLimits, BoxSpec, Changes, ExecResult, FileChange, Sandbox
@@ -11,6 +12,7 @@ from sandbox.errors import SandboxError, SandboxFileError, SandboxLimit, Sandbox
 
 BACKENDS = {"local": "sandbox.local:LocalBox", "docker": "sandbox.docker:DockerBox"}
 """Name of a back end to `module:class`, imported when first used."""
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # who listens decides what is shown
 
 
 def open_sandbox(backend: str, spec: BoxSpec) -> Sandbox:

@@ -126,7 +126,7 @@ class DockerBox:
                 self._host.remove(self._container)
                 remove_tree(self._home)
         except SandboxError as error:  # the record stays: the reaper tries again
-            _log.warning("%s is left at %s: %s", self._container, self._host.address, error)
+            _log.warning("a box's container is left behind (%s: %s)", self._container, error)
         finally:
             with self._lock, self._judging:
                 if self._programs is not None:
@@ -246,7 +246,7 @@ class DockerBox:
             try:
                 self._judge(programs)
             except SandboxError as error:
-                _log.warning("box %s cannot be looked at: %s", self._container, error)
+                _log.warning("a box could not be looked at (%s: %s)", self._container, error)
 
     def _judge(self, programs: BoxPrograms) -> None:
         kind: Kind | None = None

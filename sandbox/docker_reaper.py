@@ -36,7 +36,7 @@ def sweep(host: Host) -> list[str]:
             if host.remove(container["Id"]):
                 removed.append(owner.label)
         except (SandboxError, APIError) as error:
-            _log.warning("a dead process's container is left: %s", error)
+            _log.warning("a dead process's container is left behind (%s)", error)
     return removed
 
 

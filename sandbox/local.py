@@ -24,7 +24,13 @@ from sandbox.errors import SandboxError, SandboxLimit, SandboxUnavailable
 from sandbox.launch import LaunchFailed
 from sandbox.limits import OWN_PROCESSES, Kind, Meter, watch
 from sandbox.local_process import BoxProcess
-from sandbox.local_setup import bwrap_arguments, launch_request, private_copy, try_overlay_again
+from sandbox.local_setup import (
+    bwrap_arguments,
+    launch_request,
+    private_copy,
+    tell_weaker,
+    try_overlay_again,
+)
 from sandbox.paths import as_box_user, read_in_root, remove_tree, require_absolute, write_in_root
 from sandbox.procs import Process, now_ticks
 from sandbox.shell import Output, Report, exec_result
@@ -82,6 +88,7 @@ class LocalBox:
             self._mode = "copy"
             self._start(self._spec.workdir)
         written = self._home / ("upper" if self._mode == "overlay" else "copy")
+        tell_weaker(watched=self._group is None, copied=self._mode == "copy")
         self._meter = Meter(self._spec.limits, written, self._group)
         self.needs_processes = not self._meter.counts_by_kernel
 

@@ -4,6 +4,7 @@ copy."""
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import shutil
 from pathlib import Path
@@ -24,6 +25,7 @@ DEFAULT_ENV = {
     "USER": "user",
 }
 _OUTPUT_SLACK_MB = 64
+_log = logging.getLogger(__name__)
 _no_overlay: set[tuple[int, int]] = set()
 
 
@@ -110,6 +112,19 @@ def try_overlay_again(home: Path, snapshot: Path, uid: int | None, *, failed: bo
     if failed:
         _no_overlay.add(place)
     return place not in _no_overlay and (uid is None or snapshot.stat().st_uid == uid)
+
+
+def tell_weaker(*, watched: bool, copied: bool) -> None:
+    """Warn, once a process each, of what this machine gives boxes instead of a cgroup and an overlay."""
+    if watched:
+        _warn_once("box limits are kept by a watcher (no cgroup can be made here; docs/sandbox.md)")
+    if copied:
+        _warn_once("boxes copy their snapshot (no overlay over it can be mounted here)")
+
+
+@functools.cache
+def _warn_once(text: str) -> None:
+    _log.warning(text)
 
 
 def private_copy(snapshot: Path, copy: Path, uid: int | None) -> None:

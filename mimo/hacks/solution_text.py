@@ -10,7 +10,7 @@ from mimo.hacks.actions import Action
 from mimo.hacks.layers import Unread
 from mimo.hacks.needles import Match
 from mimo.hacks.route import Found, Route, Severity
-from mimo.hacks.scene import Entry, Scene
+from mimo.hacks.scene import MAX_FILE_BYTES, Entry, Scene
 from mimo.hacks.scrub import Scrub
 
 _REWRITTEN = ("!diff", "!escapes", "!rot13")
@@ -51,6 +51,8 @@ def _needle(scene: Scene, entry: Entry, unread: list[Unread], *, stranger: bool)
     data = scene.contents.get(entry.path)
     if data is None:
         return None
+    if entry.facts.st_size > MAX_FILE_BYTES:
+        unread.append(Unread("", f"beyond its first {MAX_FILE_BYTES // 1_000_000} MB"))
     for suffix, piece, match in scene.search(data, unread=unread):
         told = stranger or (suffix and not suffix.startswith(_REWRITTEN))
         if told and scene.needles.tells(match):

@@ -11,6 +11,7 @@ from pathlib import Path
 from mimo.errors import MachineLacks, MimoError, StageFailed, StoppedSafely
 from mimo.pipeline.channel import Channel
 from mimo.pipeline.context import RunningStage, StageSpec
+from mimo.pipeline.counted_warnings import warnings_counted
 from mimo.pipeline.inbox import Inbox
 from mimo.pipeline.order import Order
 from mimo.pipeline.processes import become_subreaper
@@ -32,7 +33,8 @@ def main(spec_file: str, handle: str) -> int:
     try:
         ctx = RunningStage(spec, Recipe.model_validate(spec.recipe), channel, inbox)
         keep_temporary_in(ctx.scratch / "tmp")
-        result = Order({spec.stage: spec.target}).load(spec.stage).run(ctx)
+        with warnings_counted(ctx):
+            result = Order({spec.stage: spec.target}).load(spec.stage).run(ctx)
     except Exception as error:  # noqa: BLE001 - the boundary of a stage: told to the engine, with its traceback
         code = _tell_failure(channel, error, spec)
     else:

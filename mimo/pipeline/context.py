@@ -152,6 +152,8 @@ class RunningStage:
             hint = answer.get("hint")
             kind = MachineLacks if answer.get("type") == "MachineLacks" else EngineFailed
             raise kind(str(answer["error"]), hint=str(hint) if hint else None)
+        if answer.get("restarted") is True:
+            self.count("sampler started again", why="it had ended; sampler.log says why")
         return SamplerHandle(
             url=str(answer["url"]),
             model_dir=Path(str(answer["model_dir"])),

@@ -65,11 +65,15 @@ class Engines:
         self.starts = 0
 
     def ask(self, model_dir: Path, progress: Progress | None = None) -> dict[str, Json]:
-        """The answer to a stage's request: url, model_dir, version; or error, hint and type of the error."""
+        """The answer to a stage's request: url, model_dir, version, and whether the server had died and was
+        started again; or error, hint and type of the error.
+        """
         try:
             with self._lock:
+                died = self._held is not None and not self._held.server.alive()
                 held = self._up(model_dir, progress)
-                return {"url": held.server.url, "model_dir": str(held.model_dir), "version": held.version}
+                place = {"url": held.server.url, "model_dir": str(held.model_dir)}
+                return {**place, "version": held.version, "restarted": died}
         except MimoError as error:
             return {"error": error.message, "hint": error.hint, "type": type(error).__name__}
 

@@ -194,7 +194,9 @@ class _StageRun:
         shutil.rmtree(self.work.scratch, ignore_errors=True)
         if self.heard.left:
             about: dict[str, Json] = {"processes": list(self.heard.left)}
-            self.session.event(self.facts.name, "leftovers-killed", about)
+            number = len(self.heard.left)
+            said = f"{number} process{'es' if number > 1 else ''} had to be killed after its end"
+            self.session.warn(self.facts.name, "leftovers-killed", about, said)
         reap_boxes(self.session, self.facts.name)
 
     def _judge(self, code: int | None) -> Published:
@@ -220,7 +222,9 @@ class _StageRun:
 
     def _tell_failed(self, error: MimoError) -> None:
         stopped = isinstance(error, (errors.StoppedSafely, errors.Interrupted))
-        self.session.stage_ended(self.facts.name, "KILLED" if stopped else "FAILED")
+        committed = self.work.committed()
+        counts = committed.counts if committed else {}
+        self.session.stage_ended(self.facts.name, "KILLED" if stopped else "FAILED", counts)
         about: dict[str, Json] = {"error": type(error).__name__, "message": error.message}
         about["committed"] = max(self.work.step(), 0)
         self.session.event(self.facts.name, "stopped" if stopped else "failed", about)
@@ -246,7 +250,8 @@ def reap_boxes(session: Session, stage: str) -> None:
     try:
         labels = reap()
     except (OSError, SandboxError) as error:
-        session.event(stage, "reaper", {"message": f"sandboxes of dead processes may be left: {error}"})
+        said = f"sandboxes of dead processes may be left: {error}"
+        session.warn(stage, "reaper", {"message": said}, said)
         return
     if labels:
         owners: list[Json] = list(dict.fromkeys(labels))

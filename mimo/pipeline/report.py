@@ -41,6 +41,8 @@ class Report:
     outcomes: list[Outcome] = field(default_factory=list)
     seconds: float = 0.0
     tracking: str = ""
+    warnings: list[str] = field(default_factory=list)
+    """What the run as a whole met (MLflow out of reach, processes left), in the order it came."""
     error: MimoError | None = None
     resume: str = ""
 
@@ -69,6 +71,7 @@ class Report:
             "profile": self.profile,
             "seconds": round(self.seconds, 3),
             "tracking": self.tracking,
+            "warnings": list(self.warnings),
             "resume": self.resume,
             "headline": dict(self.headline),
             "stages": [_row(item) for item in self.outcomes],

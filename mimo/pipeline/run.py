@@ -111,7 +111,7 @@ def _run(project: Project, plan: Plan, tools: Tools, stop: StopSignals, report: 
     run = _run_folder(project)
     report.run = run.run_id
     run.write_plan(plan.as_json())
-    tracker = _tracker(project, run, tools)
+    tracker = _tracker(project, run, tools, report)
     report.tracking = tracker.location
     engines = Engines(project.recipe, run.folder, tools.start_server)
     session = Session(
@@ -124,6 +124,7 @@ def _run(project: Project, plan: Plan, tools: Tools, stop: StopSignals, report: 
         stop=stop,
         reader=project.reader,
         redact=_redactor(project),
+        warnings=report.warnings,
     )
     _begin(session, project, report)
     try:
@@ -167,7 +168,11 @@ def _run_folder(project: Project) -> RunFolder:
     return run
 
 
-def _tracker(project: Project, run: RunFolder, tools: Tools) -> Tracker:
+def _tracker(project: Project, run: RunFolder, tools: Tools, report: Report) -> Tracker:
+    def warn(line: str) -> None:
+        report.warnings.append(line)
+        tools.observer.event(run.event(None, "tracking", {"message": line}))
+
     uri = project.recipe.runtime.tracking_uri
     if uri == _NO_TRACKING:
         return NullTracker()
@@ -179,7 +184,7 @@ def _tracker(project: Project, run: RunFolder, tools: Tools) -> Tracker:
         experiment=settings.experiment,
         traces_per_step=settings.traces_per_step,
         artifact_limit_mb=settings.artifact_limit_mb,
-        warn=lambda line: tools.observer.event(run.event(None, "tracking", {"message": line})),
+        warn=warn,
     )
 
 

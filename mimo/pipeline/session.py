@@ -32,10 +32,17 @@ class Session:
     stop: StopSignals
     reader: CodeReader
     redact: Callable[[str], str]
+    warnings: list[str]
+    """What no stage counts and the summary has to say all the same: see `warn`."""
 
     def event(self, stage: str | None, event: str, about: Mapping[str, Json]) -> None:
         """Write an event and show it."""
         self.observer.event(self.run.event(stage, event, about))
+
+    def warn(self, stage: str, event: str, about: Mapping[str, Json], said: str) -> None:
+        """An event that the run's summary repeats as `said`."""
+        self.warnings.append(f"{stage}: {said}")
+        self.event(stage, event, about)
 
     def committed(self, stage: str, step: int, rows: Sequence[Json], traces: Sequence[Json]) -> None:
         """A stage committed `step`: an event, and its metrics and traces to the tracker."""
@@ -76,6 +83,7 @@ class Session:
             artifacts=artifacts,
         )
 
-    def stage_ended(self, stage: str, status: Status) -> None:
-        """Close a stage that was stopped, killed or failed."""
-        self.tracker.end_stage(stage, status, headline={}, counts={}, artifacts={})
+    def stage_ended(self, stage: str, status: Status, counts: Mapping[str, Json]) -> None:
+        """Close a stage that was stopped, killed or failed, with what it had counted at its last commit."""
+        numbers = {name: float(str(value)) for name, value in counts.items()}
+        self.tracker.end_stage(stage, status, headline={}, counts=numbers, artifacts={})

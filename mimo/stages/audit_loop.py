@@ -22,7 +22,7 @@ from mimo.stages.heldout_harnesses import apart, evaluate_heldout_harnesses, hel
 from mimo.stages.open_school import canary_for
 from mimo.stages.rl_records import sampled_traces, trace_of
 from mimo.stages.school import weight_version
-from mimo.stages.signal_counts import count_rollouts
+from mimo.stages.signal_counts import count_rollouts, count_unjudged
 from mimo.stages.start import StartingPolicy, checkpoint_policy
 from mimo.stages.tasks import read_tasks, task_folder
 from mimo.types import Json, Rollout, Task
@@ -141,7 +141,7 @@ async def _evaluate(ctx: StageContext, sampler: VllmSampler, house: House, entry
     labelled = rates["split"] | rates.get("domain", {})
     ctx.log(step, {f"pass_rate/{label}": row["mean"] for label, row in labelled.items()})
     count_rollouts(ctx, step, finished)
-    _count_unjudged(ctx, [item.rollout for item in finished], entry.name)
+    count_unjudged(ctx, finished, entry.name)
     ctx.commit(step, {})
     ctx.check_stop()
 
@@ -149,11 +149,6 @@ async def _evaluate(ctx: StageContext, sampler: VllmSampler, house: House, entry
 def _attempts(spec: AuditSettings, entry: _Audited, wanted: int) -> int:
     """Rollouts of a task: fewer of the base policy."""
     return wanted if entry.place else min(wanted, spec.base_rollouts_per_task)
-
-
-def _count_unjudged(ctx: StageContext, rollouts: Sequence[Rollout], name: str) -> None:
-    if number := sum(rollout.verdict is None for rollout in rollouts):
-        ctx.count("rollout without a verdict in an evaluation", number, why=name)
 
 
 def _rates(ctx: StageContext, rollouts: Sequence[Rollout]) -> dict[str, dict[str, dict[str, float]]]:

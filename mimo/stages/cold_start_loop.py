@@ -21,6 +21,7 @@ from mimo.stages.open_school import open_school
 from mimo.stages.rl_records import sampled_traces, trace_of
 from mimo.stages.school import School
 from mimo.stages.sft import sft_batch, warmed_up
+from mimo.stages.signal_counts import count_rollouts, count_unjudged
 from mimo.stages.start import StartingPolicy
 from mimo.stages.tasks import tasks_of
 from mimo.types import Task
@@ -123,9 +124,8 @@ async def _pass_rate(ctx: StageContext, spec: ColdStartSettings, school: School,
     for item in sampled_traces(finished, ctx.recipe.tracking.traces_per_step):
         ctx.trace(step, trace_of(item))
     rate = pass_rate(outcomes(item.rollout for item in finished), confidence=0.95)
-    failed = sum(item.rollout.verdict is None for item in finished)
-    if failed:
-        ctx.count("rollout without a verdict in an evaluation", failed)
+    count_rollouts(ctx, step, finished)
+    count_unjudged(ctx, finished, f"step {step}")
     ctx.event("evaluation", {"step": step, "pass_rate": rate.mean, "low": rate.low, "high": rate.high})
     return rate.mean or 0.0
 

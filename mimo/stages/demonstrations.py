@@ -44,11 +44,13 @@ async def demonstrations(ctx: StageContext, house: House) -> list[Demonstration]
         RecipeError: the corrections file is bad, or of other tasks.
     """
     store = RolloutStore(ctx.out / "demonstrations")
+    tasks = tasks_of(ctx, "train")
     if not store.steps():
-        finished, rows = await _replay(ctx, house, tasks_of(ctx, "train"))
+        finished, rows = await _replay(ctx, house, tasks)
         write_rows(store.folder, rows)
         store.write(0, finished)
-        _report(ctx, finished, rows)
+    if ctx.resume is None:  # what an earlier start counted is gone unless it committed
+        _report(ctx, list(store.rollouts(0)), read_rows(store.folder), tasks)
     kept = kept_demonstrations(store.folder)
     if not kept:
         raise StageFailed(
@@ -106,7 +108,7 @@ async def _replay(
 
 
 def _plans(ctx: StageContext, tasks: Sequence[Task], wanted: int) -> list[GroupPlan]:
-    plans = [
+    return [
         GroupPlan(
             group_id=f"demo-{number:05d}",
             task=task,
@@ -117,9 +119,6 @@ def _plans(ctx: StageContext, tasks: Sequence[Task], wanted: int) -> list[GroupP
         for number, task in enumerate(tasks)
         if load_domain(task.domain).demonstrates(task)
     ]
-    if left_out := len(tasks) - len(plans):
-        ctx.count("task without an expert", left_out, why="no demonstration can be scripted for it")
-    return plans
 
 
 def _at_most(demonstrations: int, share: float) -> int:
@@ -127,11 +126,13 @@ def _at_most(demonstrations: int, share: float) -> int:
     return int(demonstrations * share / (1.0 - share))
 
 
-def _report(ctx: StageContext, finished: Sequence[Finished], rows: Sequence[Corrected]) -> None:
+def _report(
+    ctx: StageContext, replayed: Sequence[Rollout], rows: Sequence[Corrected], tasks: Sequence[Task]
+) -> None:
+    if left_out := sum(not load_domain(task.domain).demonstrates(task) for task in tasks):
+        ctx.count("task without an expert", left_out, why="no demonstration can be scripted for it")
     corrected = {row.rollout_id for row in rows}
-    reasons = Counter(
-        _why_dropped(item.rollout) for item in finished if item.rollout.rollout_id not in corrected
-    )
+    reasons = Counter(_why_dropped(item) for item in replayed if item.rollout_id not in corrected)
     for reason, number in reasons.items():
         if reason:
             ctx.count("demonstration dropped", number, why=reason)
@@ -139,7 +140,7 @@ def _report(ctx: StageContext, finished: Sequence[Finished], rows: Sequence[Corr
         if what:
             ctx.count(what, number, why=why)
     kept = reasons[""] + sum(row.left_out is None for row in rows)
-    ctx.event("demonstrations", {"replayed": len(finished), "kept": kept, **numbers(rows)})
+    ctx.event("demonstrations", {"replayed": len(replayed), "kept": kept, **numbers(rows)})
 
 
 def _left_out(row: Corrected) -> tuple[str, str]:

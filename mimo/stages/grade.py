@@ -8,6 +8,7 @@ a GAR group keeps its own advantages. Everything that happened is counted; `metr
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from mimo.rollouts.loop import Finished, derived_seed
 from mimo.rollouts.signal import SampledGroup
 from mimo.stages.base import StageContext
 from mimo.stages.grade_metrics import GradeTally
+from mimo.stages.signal_counts import count_judge
 from mimo.types import Grades, HackFinding, HackVerdict, Rubric, Task
 from sandbox.base import Changes
 
@@ -56,6 +58,7 @@ class Grading:
         self._audit = audit
         self._judge = judge
         self._tally = GradeTally()
+        self._told: Counter[str] = Counter()
         self.seconds = 0.0
         """Wall seconds of grading since the last `metrics()`."""
 
@@ -65,6 +68,8 @@ class Grading:
         for group in groups:
             started = time.monotonic()
             rows = self._graded(self._audited(group))
+            if self._judge is not None:
+                count_judge(self._ctx, self._judge.failures, self._told)
             seconds = time.monotonic() - started
             self.seconds += seconds
             graded.append(_with_seconds(rows, seconds))
@@ -150,6 +155,8 @@ class Grading:
         seed = derived_seed("rank", self._ctx.recipe.seed, group.plan.group_id)
         judged = judged_group(self._judge, group.plan.task.instruction, seen, seed=seed)
         self._tally.probes(judged.pairs, judged.disagree)
+        if judged.orders == 1:
+            self._ctx.count("GAR group judged in one order only", why=group.plan.group_id)
         return judged.qualities
 
     def _seen(self, group: SampledGroup) -> list[Seen]:

@@ -89,7 +89,10 @@ class FixedContexts:
     async def _sample(self, school: School, store: RolloutStore) -> None:
         ctx = self._ctx
         tasks = read_tasks(task_folder(ctx))
-        chosen = [task for task in tasks if task.split == "heldout"] or tasks
+        chosen = [task for task in tasks if task.split == "heldout"]
+        if not chosen:
+            ctx.count("fixed contexts of training tasks", why="the task set has no held-out task")
+            chosen = tasks
         chosen = chosen[: ctx.recipe.mopd2.evaluation_contexts]
         if school.step:
             ctx.count("fixed contexts sampled late", why=f"they were gone; sampled after step {school.step}")
@@ -106,4 +109,6 @@ class FixedContexts:
                 school.step, ctx.recipe.mopd2.steps, "step", f"fixed contexts {done}/{total}"
             ),
         )
+        if unused := sum(not usable(item.rollout) for item in finished):
+            ctx.count("fixed context not used", unused, why="no verdict, no turn, or a confirmed hack")
         store.write(0, finished)

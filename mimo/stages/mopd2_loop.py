@@ -65,6 +65,8 @@ async def _distil(ctx: StageContext) -> StageResult:
         await fixed.open(school)
         feed = TaskFeed(tasks, seed=ctx.recipe.seed, cursor=school.state_int("cursor"))
         rules = distil_rules(ctx.recipe, tasks)
+        if school.step == 0 and not any(_shares(ctx.recipe, tasks).values()):
+            ctx.count("domains weighed alike", why="rl_mixed.shares gives none of them anything")
         for step in range(school.step, spec.steps):
             started = time.monotonic()
             samples = await gather(
@@ -144,6 +146,8 @@ def _sample_metrics(ctx: StageContext, samples: Sequence[Sample]) -> dict[str, f
     for rollout in rollouts:
         if rollout.error is not None:
             ctx.count("sample masked", why=f"{rollout.status}: {rollout.error.type} in {rollout.error.where}")
+    if empty := sum(sample.finished.rollout.error is None and not has_tokens(sample) for sample in samples):
+        ctx.count("sample without tokens", empty, why="nothing that a teacher could score")
     if later := sum(len(sample.finished.branches) for sample in samples):
         ctx.count(
             "context not distilled", later, why="only a rollout's first context is; see docs/harnesses.md"
@@ -174,11 +178,7 @@ def distil_rules(recipe: Recipe, tasks: Sequence[Task]) -> DistilRules:
 
     A domain has the shares of all its kinds of task that the set holds (agent: agent and context).
     """
-    shares = recipe.rl_mixed.shares.model_dump()
-    kinds = {share_kind(task): task.domain for task in tasks}
-    domains: dict[str, float] = {}
-    for kind, domain in kinds.items():
-        domains[domain] = domains.get(domain, 0.0) + float(shares[kind])
+    domains = _shares(recipe, tasks)
     total = sum(domains.values())
     weights = recipe.mopd2.weights.model_dump()
     return DistilRules(
@@ -187,6 +187,16 @@ def distil_rules(recipe: Recipe, tasks: Sequence[Task]) -> DistilRules:
         clip=recipe.mopd2.clip,
         alpha=recipe.mopd2.alpha,
     )
+
+
+def _shares(recipe: Recipe, tasks: Sequence[Task]) -> dict[str, float]:
+    """The shares of each domain of the task set, added up over its kinds of task."""
+    shares = recipe.rl_mixed.shares.model_dump()
+    kinds = {share_kind(task): task.domain for task in tasks}
+    domains: dict[str, float] = {}
+    for kind, domain in kinds.items():
+        domains[domain] = domains.get(domain, 0.0) + float(shares[kind])
+    return domains
 
 
 def _outcome_rules(recipe: Recipe) -> SignalRules:

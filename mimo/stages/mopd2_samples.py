@@ -125,11 +125,14 @@ async def _student(
     grouped = ctx.recipe.mopd2.alpha > 0
     size = ctx.recipe.rl_mixed.group_size if grouped else 1
     plans = _plans(ctx.recipe, step, feed.take(max(1, number // size)), size)
+    if (other := len(plans) * size - number) != 0:
+        why = f"step {step + 1}: {number} asked for, whole groups of rl_mixed.group_size are sampled"
+        ctx.count(f"student sample {'more' if other > 0 else 'less'} than asked for", abs(other), why=why)
     rows = await sample_groups(
         plans, lambda _: sampler, house, seed=ctx.recipe.seed, on_done=lambda *_: on_done()
     )
     if grouped:
-        rows = _with_outcome(plans, rows, HackAudit(house.store), rules)
+        rows = _with_outcome(ctx, plans, rows, HackAudit(house.store), rules)
     return [
         Sample(kind="student", finished=item, outcome=(item.rollout.advantage or 0.0) if grouped else 0.0)
         for row in rows
@@ -148,7 +151,11 @@ def _plans(recipe: Recipe, step: int, tasks: Sequence[Task], size: int) -> list[
 
 
 def _with_outcome(
-    plans: Sequence[GroupPlan], rows: Sequence[Sequence[Finished]], audit: HackAudit, rules: SignalRules
+    ctx: StageContext,
+    plans: Sequence[GroupPlan],
+    rows: Sequence[Sequence[Finished]],
+    audit: HackAudit,
+    rules: SignalRules,
 ) -> list[list[Finished]]:
     """Audited, then with the group-relative advantage of the verifier's reward (a confirmed hack's is 0)."""
     groups = []
@@ -157,8 +164,16 @@ def _with_outcome(
             replace(item, rollout=replace(item.rollout, hack=audit.finding(plan.task, item.rollout)))
             for item in row
         ]
+        for item in judged:
+            if item.rollout.hack is not None and item.rollout.hack.verdict is not HackVerdict.CLEAN:
+                routes = ", ".join(item.rollout.hack.routes)
+                ctx.count(f"hack audit: {item.rollout.hack.verdict}", why=routes)
         groups.append(SampledGroup(plan=plan, finished=tuple(judged), method="plain"))
-    return [list(row) for row in learning_signal(groups, rules).finished]
+    signal = learning_signal(groups, rules)
+    for group in signal.groups:
+        if not group.accepted:
+            ctx.count("student group without an outcome advantage", why=group.reason or "")
+    return [list(row) for row in signal.finished]
 
 
 async def _turns(

@@ -47,9 +47,8 @@ async def open_school(
     sampler = asyncio.create_task(_connected(server, start.model_dir))
     try:
         with open_house(ctx, start.model_dir, start.policy) as house:
-            school = School(
-                ctx, stage, trainer, sampler, house, canary_for(ctx, house, start.model_dir), keep=keep
-            )
+            canary = canary_for(ctx, house, start.model_dir)
+            school = School(ctx, stage, trainer, sampler, house, canary, keep=keep, grad_clip=grad_clip)
             await school.begin(start, publish=publish)
             yield school
         await school.close()

@@ -8,7 +8,6 @@ could not be fetched is no rejection: without it the same key would hold another
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -87,7 +86,7 @@ class PrepareEnv:
         workshop = _Workshop(ctx)
         done = len(jobs) - len(todo)
         missing: list[FetchFailed] = []
-        with _warnings_counted(ctx), _pool(ctx.recipe.runtime.prepare_concurrency) as pool:
+        with _pool(ctx.recipe.runtime.prepare_concurrency) as pool:
             futures = [pool.submit(workshop.make, job) for job in todo]
             for future in as_completed(futures):
                 try:
@@ -213,27 +212,6 @@ def _not_fetched(ctx: StageContext, missing: list[FetchFailed], total: int) -> F
         hint="see to it that pip reaches its index, then run the same command again"
         + (f" ({missing[0].hint})" if missing[0].hint else ""),
     )
-
-
-class _CountedWarnings(logging.Handler):
-    """Makes a count of every warning that a domain logs, so that the run's summary shows it."""
-
-    def __init__(self, ctx: StageContext) -> None:
-        super().__init__(logging.WARNING)
-        self._count = ctx.count
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._count(str(record.msg).partition(" (")[0], why=record.getMessage())
-
-
-@contextmanager
-def _warnings_counted(ctx: StageContext) -> Iterator[None]:
-    handler = _CountedWarnings(ctx)
-    logging.getLogger("mimo.domains").addHandler(handler)
-    try:
-        yield
-    finally:
-        logging.getLogger("mimo.domains").removeHandler(handler)
 
 
 @contextmanager

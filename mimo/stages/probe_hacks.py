@@ -8,7 +8,8 @@ broken, and the stage fails before it attests anything.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
@@ -143,16 +144,33 @@ def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
 
 def _note(ctx: StageContext, task_id: str, probed: Probed) -> None:
     """Count what must not pass silently."""
-    routes = sorted({f.route for report in probed.reports for f in report.findings if f.severity != "info"})
-    if probed.reason is not None:
-        ctx.count("environment quarantined", why=f"{task_id}: {probed.reason}"[:200])
+    for what, number, why in _told(probed.reason, probed.reports):
+        ctx.count(what, number, why=f"{task_id}: {why}"[:200])
+
+
+def _told(reason: str | None, reports: Sequence[LeakReport]) -> Iterator[tuple[str, int, str]]:
+    """What one environment is counted under, how often, and why."""
+    routes = sorted({f.route for report in reports for f in report.findings if f.severity != "info"})
+    if reason is not None:
+        yield "environment quarantined", 1, reason
     elif routes:
-        ctx.count("environment scrubbed", why=f"{task_id}: {', '.join(routes)}"[:200])
-    first = probed.reports[0] if probed.reports else None
-    unread = [found.path for found in first.findings if UNREAD in found.path] if first is not None else []
-    if first is not None and unread:
-        why = f"{task_id}: {unread[0]}"[:200]
-        ctx.count("packed piece that could not be searched", len(unread), why=why)
+        yield "environment scrubbed", 1, ", ".join(routes)
+    first = reports[0].findings if reports else ()
+    unread = [found.path for found in first if UNREAD in found.path]
+    if unread:
+        yield "packed piece that could not be searched", len(unread), unread[0]
+
+
+def _count_lost(ctx: StageContext, rows: Sequence[dict[str, Json]], reports: list[list[LeakReport]]) -> None:
+    """Count what a kill came before: an environment was probed and kept, and its count not committed."""
+    wanted: Counter[str] = Counter()
+    for row, found in zip(rows, reports, strict=True):
+        reason = row["reason"]
+        for what, number, _ in _told(None if reason is None else str(reason), found):
+            wanted[what] += number
+    for what, number in wanted.items():
+        if (lost := number - int(str(ctx.counts.get(what, 0)))) > 0:
+            ctx.count(what, lost, why="found by an earlier start")
 
 
 def _publish(ctx: StageContext, jobs: list[tuple[int, Task]], units: int) -> StageResult:
@@ -164,6 +182,7 @@ def _publish(ctx: StageContext, jobs: list[tuple[int, Task]], units: int) -> Sta
         for (_, task), row in zip(jobs, rows, strict=True)
         if row["task"] is None
     ]
+    _count_lost(ctx, rows, reports)
     control = from_json(LeakReport, json.loads((ctx.out / "control.json").read_bytes()))
     write_atomic(ctx.out / "tasks.jsonl", b"".join(map(to_line, tasks)))
     write_atomic(ctx.out / "quarantined.jsonl", b"".join(map(to_line, quarantined)))

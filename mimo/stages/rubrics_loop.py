@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from mimo.stages.open_school import canary_for
 from mimo.stages.rl_records import sampled_traces, trace_of
 from mimo.stages.routing import Routed, route, stored_attempts
 from mimo.stages.school import weight_version
+from mimo.stages.signal_counts import count_judge, count_rollouts, count_unjudged
 from mimo.stages.start import starting_policy
 from mimo.stages.tasks import read_tasks, task_folder, task_store, tasks_of
 from mimo.types import Task
@@ -94,6 +95,8 @@ def _keep(ctx: StageContext, number: int, finished: Sequence[Finished], seconds:
     judged = [item.rollout.verdict for item in finished if item.rollout.verdict is not None]
     rate = sum(verdict.passed for verdict in judged) / max(1, len(judged))
     ctx.log(number, {"attempts/pass_rate": rate, "time/rollout_s": seconds})
+    count_rollouts(ctx, number, finished)
+    count_unjudged(ctx, finished, "attempts")
     ctx.commit(number, {})
     ctx.check_stop()
 
@@ -110,8 +113,8 @@ def _publish(ctx: StageContext, tasks: Sequence[Task], *, counted: bool) -> Stag
     }
     if judge is not None:
         judge.close()
-        if (lost := judge.failures["no answer"]) and not counted:
-            ctx.count("judge gave no answer", lost, why="while rubrics were written")
+        if not counted:
+            count_judge(ctx, judge.failures, Counter())
     everything = [
         routed[task.task_id].task if task.task_id in routed else task for task in read_tasks(task_folder(ctx))
     ]

@@ -55,6 +55,7 @@ class School:
         canary: Canary,
         *,
         keep: int,
+        grad_clip: float,
     ) -> None:
         """`sampler` may still be coming up: the first `publish` waits for it, training does not."""
         self._ctx = ctx
@@ -62,6 +63,7 @@ class School:
         self._trainer = trainer
         self._canary = canary
         self._keep = keep
+        self._grad_clip = grad_clip
         self._state: dict[str, Json] = {}
         self._manifest: Mapping[str, Json] | None = None
         self._published: Path | None = None
@@ -131,6 +133,8 @@ class School:
             self._state["silent_steps"] = 0
         else:
             self.note_untrained(step, limit=None)
+        if (norm := report.metrics["grad_norm"]) > self._grad_clip:
+            self._ctx.count("gradient clipped to grad_clip", why=f"step {step}: norm {norm:.3g}")
         count_masked_tokens(self._ctx, step, report.metrics)
         return {f"train/{name}": value for name, value in report.metrics.items()} | {
             "train/learning_rate": learning_rate,

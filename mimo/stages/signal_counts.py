@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from mimo.hacks.audit import history_length
@@ -56,20 +57,64 @@ def _count_penalty(ctx: StageContext, step: int, metrics: Mapping[str, float]) -
 
 
 def count_rollouts(ctx: StageContext, step: int, finished: Sequence[Finished]) -> None:
-    """Rollouts that ended because their context or their turns were used up; tool outputs that were cut."""
-    cut = sum(item.rollout.status is RolloutStatus.TRUNCATED for item in finished)
-    if cut:
-        ctx.count("rollout truncated", cut, why=f"step {step}: no room or no turn left")
-    results = [
-        turn.tool_result
+    """What bounds did to rollouts: ended for want of room or turns, turns and tool outputs cut, old
+    observations dropped, changes beyond what is carried out of a box.
+    """
+    turns = [
+        turn
         for item in finished
         for context in item.rollout.contexts
         for turn in context.turns[history_length(item.rollout) :]
     ]
-    if shortened := sum(result is not None and result.truncated for result in results):
-        ctx.count(
-            "tool output cut", shortened, why=f"step {step}: harness.observation_tokens or output_bytes"
-        )
+    cut_outputs = sum(turn.tool_result is not None and turn.tool_result.truncated for turn in turns)
+    for what, number, why in (
+        (
+            "rollout truncated",
+            sum(item.rollout.status is RolloutStatus.TRUNCATED for item in finished),
+            "no room or no turn left",
+        ),
+        (
+            "turn cut at its token limit",
+            sum(turn.finish_reason == "length" for turn in turns),
+            "sampling.turn_tokens, or the room left in the context",
+        ),
+        ("tool output cut", cut_outputs, "harness.observation_tokens or output_bytes"),
+        (
+            "context with old observations dropped",
+            sum(len(item.branches) for item in finished),
+            "the harness keeps the newest only",
+        ),
+        (
+            "changes of a rollout cut off",
+            sum(item.changes is not None and item.changes.capped for item in finished),
+            "more or larger files than are carried out of a box: it fails",
+        ),
+    ):
+        if number:
+            ctx.count(what, number, why=f"step {step}: {why}")
+
+
+def count_unjudged(ctx: StageContext, finished: Sequence[Finished], where: str) -> None:
+    """Rollouts that a rate or a rubric leaves out, for want of a verdict."""
+    if number := sum(item.rollout.verdict is None for item in finished):
+        first = next(item.rollout for item in finished if item.rollout.verdict is None)
+        error = "" if first.error is None else f"; the first: {first.error.type} in {first.error.where}"
+        ctx.count("rollout without a verdict in an evaluation", number, why=f"{where}{error}")
+
+
+def count_judge(ctx: StageContext, failures: Mapping[str, int], told: Counter[str]) -> None:
+    """A judge's failures since those in `told`, which then has them all: answers that could not be used (it
+    was asked again), and questions that stay without an answer.
+    """
+    for kind, number in failures.items():
+        if (new := number - told[kind]) > 0:
+            told[kind] = number
+            lost = kind == "no answer"
+            ctx.count(
+                "judge gave no answer" if lost else "judge's answer not usable",
+                new,
+                why="after all its tries" if lost else kind,
+            )
 
 
 def count_masked_tokens(ctx: StageContext, step: int, metrics: Mapping[str, float]) -> None:

@@ -107,7 +107,8 @@ def test_started_once_and_again_after_its_death(recipe: Recipe, tmp_path: Path, 
     assert (engines.ask(Path("/m"))["model_dir"], engines.ask(Path("/m"))["version"]) == ("/m2", 7)
     starter.servers[0].close()
     again = engines.ask(Path("/m"))
-    assert (again["model_dir"], again["version"]) == ("/m", 0)
+    assert (again["model_dir"], again["version"], again["restarted"]) == ("/m", 0, True)
+    assert [first["restarted"], engines.ask(Path("/m"))["restarted"]] == [False, False]
     assert len(starter.servers) == 2
     engines.close()
     engines.close()

@@ -146,6 +146,7 @@ def test_what_a_stage_leaves_is_killed_and_said(bench: Bench, knobs: Knobs) -> N
     assert report.error is None
     (left,) = bench.watcher.named("leftovers-killed")
     assert len(left.about["processes"]) == 1  # type: ignore[arg-type]
+    assert report.as_json()["warnings"] == ["rl-mixed: 1 process had to be killed after its end"]
     after = [item for item in psutil.Process().children(recursive=True) if item.pid not in before]
     assert not [item for item in after if item.status() != "zombie"]
 

@@ -14,7 +14,9 @@ pytestmark = pytest.mark.slow
 def test_a_failed_and_resumed_run_is_one_run_with_each_point_once(bench: Bench) -> None:
     bench.recipe.write_text(bench.recipe.read_text().replace("tracking_uri: none, ", ""))
     args = ("run", str(bench.recipe), "--profile", "smoke", "--json")
-    assert bench.call(*args, knobs={"at": "raise"}).returncode == 1
+    assert bench.call(*args, knobs={"at": "raise", "count": "rollout masked"}).returncode == 1
+    assert bench.call("track", "sync").returncode == 0
+    assert counted_in_mlflow(bench) == {"count/rollout_masked": 1.0}
     report = report_of(bench.call(*args).stdout)
     other = report_of(bench.call(*args, "--set", "audit.confidence=0.9").stdout)
     assert report["tracking"] == f"sqlite:///{bench.home.root}/mlflow.db"
@@ -34,6 +36,17 @@ def test_a_failed_and_resumed_run_is_one_run_with_each_point_once(bench: Bench) 
     assert parent.data.metrics["rl-mixed/pass_rate"] == 0.5
     assert parent.data.params["rl_mixed.group_size"] == "8"
     assert runs[other["run"], "rl-mixed"].data.tags["mimo.reused_from"] == report["run"]
+
+
+def counted_in_mlflow(bench: Bench) -> dict[str, float]:
+    """The counts of the failed stage, as of its last commit."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{bench.home.root}/mlflow.db")
+    (experiment,) = [item for item in client.search_experiments() if item.name == "mimo"]
+    (failed,) = client.search_runs([experiment.experiment_id], "tags.`mimo.stage` = 'rl-mixed'")
+    assert failed.info.status == "FAILED"
+    return {name: value for name, value in failed.data.metrics.items() if name.startswith("count/")}
 
 
 def report_of(output: str):  # type: ignore[no-untyped-def]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mimo.pipeline.channel import Channel, Message
 from mimo.pipeline.context import RunningStage, StageSpec
+from mimo.pipeline.counted_warnings import warnings_counted
 from mimo.pipeline.inbox import Inbox
 from mimo.recipe.models import Recipe
 from mimo.run_dir.attempt import Work
@@ -45,8 +46,10 @@ class Running:
         )  # fmt: skip
         inbox = Inbox(channel)
         inbox.stop_asked = stop
+        ctx = RunningStage(spec, self.recipe, channel, inbox)
         try:
-            return self.stage.run(RunningStage(spec, self.recipe, channel, inbox))
+            with warnings_counted(ctx):
+                return self.stage.run(ctx)
         finally:
             channel.close()
             ear.join(timeout=5)

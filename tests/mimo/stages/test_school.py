@@ -78,7 +78,7 @@ class Lessons:
         trainer, sampler = Trainer(random_weights()), FolderSampler(random_weights())
         trainer.full_at = self.full_at
         house = SimpleNamespace(policy="base")
-        school = School(ctx, self.name, trainer, sampler, house, canary, keep=9)  # type: ignore[arg-type]
+        school = School(ctx, self.name, trainer, sampler, house, canary, keep=9, grad_clip=1.0)  # type: ignore[arg-type]
         await school.begin(StartingPolicy(model_dir=Path(), policy="base"))
         for step in range(school.step, STEPS):
             rows = make_sequences(groups=1, size=2, alone=0, seed=step)
@@ -108,7 +108,9 @@ class Impatient:
         engine: asyncio.Future[FolderSampler] = asyncio.get_running_loop().create_future()
         sampler = asyncio.create_task(_wait_for(engine))
         house = SimpleNamespace(policy="base")
-        school = School(ctx, self.name, Trainer(random_weights()), sampler, house, canary, keep=9)  # type: ignore[arg-type]
+        school = School(
+            ctx, self.name, Trainer(random_weights()), sampler, house, canary, keep=9, grad_clip=1.0
+        )  # type: ignore[arg-type]
         await school.begin(StartingPolicy(model_dir=Path(), policy="base"), publish=False)
         for step in (1, 2):
             if step == 2 and self.fails:

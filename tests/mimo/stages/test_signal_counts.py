@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +10,16 @@ from pathlib import Path
 from mimo.rollouts.loop import Finished
 from mimo.rollouts.signal import SignalRules, learning_signal
 from mimo.stages.rl_loop import signal_rules
-from mimo.stages.signal_counts import count_clipped, count_masked_tokens, count_rollouts, count_signal
+from mimo.stages.signal_counts import (
+    count_clipped,
+    count_judge,
+    count_masked_tokens,
+    count_rollouts,
+    count_signal,
+    count_unjudged,
+)
 from mimo.types import RolloutStatus, Routing, ToolResult, Turn
+from sandbox.base import Changes
 from tests.mimo.rollouts.made import made_group, made_rollout
 from tests.mimo.stages.graded import NotedContext, smoke_recipe
 
@@ -67,6 +76,41 @@ def test_truncated_rollouts_masked_and_clipped_tokens() -> None:
         "tool output cut": 1,
         "token masked by the importance bounds": 4,
         "token gap clipped to mopd2.clip": 3,
+    }
+
+
+def test_cut_turns_dropped_observations_and_capped_changes() -> None:
+    ctx = NotedContext(recipe=smoke_recipe(), inputs={}, out=Path("/nonexistent"))
+    made = made_rollout(0, True)
+    context = made.rollout.contexts[0]
+    cut = [replace(turn, finish_reason="length") for turn in context.turns if turn.role == "assistant"]
+    assert cut
+    long = replace(made.rollout, contexts=(replace(context, turns=tuple(cut)),))
+    assert made.payload is not None
+    branched = replace(made, branches=(made.payload,))
+    capped = replace(made, changes=Changes(files=(), capped=True))
+    count_rollouts(ctx, 1, [replace(made, rollout=long), branched, capped])
+    assert ctx.counts == {
+        "turn cut at its token limit": len(cut),
+        "context with old observations dropped": 1,
+        "changes of a rollout cut off": 1,
+    }
+
+
+def test_rollouts_without_a_verdict_and_a_judge_that_fails_again() -> None:
+    ctx = NotedContext(recipe=smoke_recipe(), inputs={}, out=Path("/nonexistent"))
+    lost = made_rollout(0, False)
+    lost = replace(lost, rollout=replace(lost.rollout, verdict=None))
+    count_unjudged(ctx, [lost, made_rollout(1, True)], "step 7")
+    failures, told = Counter({"malformed": 2, "no answer": 1}), Counter[str]()
+    count_judge(ctx, failures, told)
+    count_judge(ctx, failures, told)
+    failures["malformed"] += 1
+    count_judge(ctx, failures, told)
+    assert ctx.counts == {
+        "rollout without a verdict in an evaluation": 1,
+        "judge's answer not usable": 3,
+        "judge gave no answer": 1,
     }
 
 
