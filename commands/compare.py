@@ -20,7 +20,8 @@ from commands.render import output
 def compare(a: str, b: str, profile: str | None, as_json: bool) -> None:
     """Show two runs side by side: parameters, pass rates, stages, time.
 
-    A and B are run ids, or recipes; a recipe stands for its newest run (with --profile: under that profile).
+    A and B are run ids, `last`, or recipes; a recipe stands for its newest run (with --profile: under that
+    profile).
     """
     from mimo.pipeline.compare import compare as compare_runs
     from mimo.pipeline.compare import find_run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import click
@@ -58,7 +59,10 @@ def show(run_id: str, as_json: bool) -> None:
         record = run.record()
         click.echo(json.dumps({**row, "record": to_json(record) if record else None, "plan": run.plan()}))
         return
-    headline = row.pop("headline")
+    headline, created = row.pop("headline"), row.pop("created")
+    row["began"] = (
+        time.strftime("%Y-%m-%d %H:%M", time.localtime(created)) if isinstance(created, float) else None
+    )
     output().print(fields(row))
     if isinstance(headline, dict) and headline:
         output().print(fields(headline))

@@ -18,15 +18,17 @@ from commands.render import clean
 def ui(name: str | None, profile: str | None, as_json: bool) -> None:
     """Serve MLflow's pages over the runs here, on this machine only, until Ctrl-C.
 
-    With a run (or a recipe: its newest run) the address of its page is printed. A run that is tracked on a
-    server needs none here: its address is printed, and the command ends.
+    With a run (`last`: the newest; or a recipe: its newest run) the address of its page is printed. A run
+    that is tracked on a server needs none here: its address is printed, and the command ends.
     """
     from mimo.pipeline.ui import open_pages
 
-    if not as_json:
-        click.echo("starting MLflow's server ...", err=True)
+    def starting() -> None:
+        if not as_json:
+            click.echo("starting MLflow's server ...", err=True)
+
     try:
-        with open_pages(name, profile) as pages:
+        with open_pages(name, profile, starting=starting) as pages:
             if as_json:
                 about = {"schema": 1, "url": pages.url, "page": pages.page, "store": pages.store}
                 click.echo(json.dumps(about))

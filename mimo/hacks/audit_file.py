@@ -120,7 +120,10 @@ def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
                 if line.strip():
                     yield number, line
     except (OSError, EOFError) as error:
-        raise RecipeError(f"{file} cannot be read: {error}") from error
+        raise RecipeError(
+            f"{file} cannot be read: {getattr(error, 'strerror', None) or error}",
+            hint="a file of trajectories, .jsonl or .jsonl.gz (docs/audit.md)",
+        ) from error
 
 
 def _see(audit: FileAudit, number: int, trajectory: Trajectory) -> None:

@@ -18,6 +18,9 @@ from mimo.run_dir.home import Home, find_home
 from mimo.run_dir.runs import RunFolder, list_runs
 from mimo.types import Json
 
+LAST = "last"
+"""What stands for the newest run here, whatever its recipe."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
@@ -59,7 +62,9 @@ class Comparison:
 
 
 def find_run(name: str, profile: str | None = None) -> ComparedRun:
-    """The run that `name` means: a run id, or a recipe, then its newest run (of `profile` when given).
+    """The run that `name` means: a run id, `last`, or a recipe (its newest run).
+
+    `profile` narrows `last` and a recipe to runs under it.
 
     Raises:
         RecipeError: no such run or recipe, a recipe that has not run, or a run that cannot be read.
@@ -67,6 +72,9 @@ def find_run(name: str, profile: str | None = None) -> ComparedRun:
     here = find_home(Path.cwd() / "recipe.yaml")
     if "/" not in name and here.run(name).is_dir():
         return read_run(here, RunFolder(here.run(name)))
+    newest = list_runs(here, None, profile) if name == LAST else []
+    if newest:
+        return read_run(here, newest[0])
     file = find_recipe(Path(name), name)
     if not file.is_file():
         guess = did_you_mean(name, [*(run.run_id for run in list_runs(here)), *shipped_recipes()])

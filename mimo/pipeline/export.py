@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mimo.errors import RecipeError
+from mimo.pipeline.compare import find_run
 from mimo.pipeline.compared_run import ComparedRun, StageFacts
-from mimo.pipeline.show import find_side
 from mimo.rollouts.find import STORES, stage_entries
 from mimo.run_dir.files import disk_full_is_clear, write_json
 from mimo.types import Json
@@ -53,7 +53,7 @@ def export_model(name: str, stage: str, out: Path, profile: str | None = None) -
     if damage:
         raise RecipeError(
             f"{stage}: its newest checkpoint is damaged: {damage[0]}",
-            hint=f"make it again: mimo {stage} RECIPE",
+            hint=f"make it again: `mimo {stage} {side.record.recipe_file}`",
         )
     if found is None:
         raise RecipeError(
@@ -98,7 +98,7 @@ def export_data(name: str, stage: str, out: Path, profile: str | None = None) ->
 
 
 def _stage(name: str, stage: str, profile: str | None) -> tuple[ComparedRun, StageFacts, Path]:
-    side = find_side(name, profile)
+    side = find_run(name, profile)
     item = side.stages.get(stage)
     if item is None:
         raise RecipeError(

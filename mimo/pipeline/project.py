@@ -33,11 +33,7 @@ class Request:
 
     def command(self, profile: str | None = None) -> str:
         """The command that goes on with this request; a forced stage is not forced again."""
-        words = [*called_as(), "run", str(self.recipe)]
-        if self.profile or profile:
-            words += ["--profile", str(self.profile or profile)]
-        for override in self.overrides:
-            words += ["--set", override]
+        words = self.words("run", profile=profile)
         chosen = self.selection
         starts = chosen.start or (chosen.force[0] if chosen.force and not chosen.only else None)
         words += ["--from", starts] if starts else []
@@ -45,6 +41,15 @@ class Request:
         for name in chosen.only:
             words += ["--only", name]
         return shlex.join(words)
+
+    def words(self, *command: str, profile: str | None = None) -> list[str]:
+        """Another command for the same recipe, profile and overrides, as words: `words("accept", stage)`."""
+        words = [*called_as(), *command, str(self.recipe)]
+        if self.profile or profile:
+            words += ["--profile", str(self.profile or profile)]
+        for override in self.overrides:
+            words += ["--set", override]
+        return words
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,8 +96,18 @@ class Project:
 
     def command(self) -> str:
         """The command that goes on with this, in any shell: it names the state folder where MIMO_HOME did."""
-        home = f"MIMO_HOME={shlex.quote(str(self.home.root))} " if self.home_named else ""
-        return home + self.request.command(self.profile)
+        return self._home_words() + self.request.command(self.profile)
+
+    def accept_command(self, stage: str) -> str:
+        """The command that keeps a stage's result although the code has changed."""
+        return self._home_words() + shlex.join(self.request.words("accept", stage, profile=self.profile))
+
+    def run_command(self, *options: str) -> str:
+        """`mimo run` of this recipe with other stages than asked for: `run_command("--from", stage)`."""
+        return self._home_words() + shlex.join([*self.request.words("run", profile=self.profile), *options])
+
+    def _home_words(self) -> str:
+        return f"MIMO_HOME={shlex.quote(str(self.home.root))} " if self.home_named else ""
 
     def plan(self) -> Plan:
         """The plan as code and store are now; writes nothing but the cache of parsed code."""

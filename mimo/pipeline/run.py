@@ -19,6 +19,7 @@ from mimo.pipeline.observe import Blind, Observer
 from mimo.pipeline.plan import Plan
 from mimo.pipeline.prepare import leave_out
 from mimo.pipeline.processes import become_subreaper
+from mimo.pipeline.program import called_as
 from mimo.pipeline.project import Project
 from mimo.pipeline.provenance import provenance
 from mimo.pipeline.report import Outcome, Report
@@ -62,7 +63,7 @@ def run_recipe(project: Project, tools: Tools) -> Report:
         reconcile(project)
         plan = project.plan()
         tools.observer.planned(plan)
-        refuse_stuck(plan.stuck())
+        refuse_stuck(project, plan.stuck())
         for name in plan.selected:
             if plan.wishes[name].fresh and plan.decisions[name].state is State.CACHED:
                 leave_out(project.home, name, plan.decisions[name])
@@ -115,14 +116,12 @@ def _run(project: Project, plan: Plan, tools: Tools, stop: StopSignals, report: 
     report.tracking = tracker.location
     engines = Engines(project.recipe, run.folder, tools.start_server)
     session = Session(
-        home=project.home,
-        recipe=project.recipe,
+        project=project,
         run=run,
         observer=tools.observer,
         tracker=tracker,
         engines=engines,
         stop=stop,
-        reader=project.reader,
         redact=_redactor(project),
         warnings=report.warnings,
     )
@@ -161,7 +160,7 @@ def _run_folder(project: Project) -> RunFolder:
             "recipe": provenance(project.resolved.path.parent, _redactor(project)),
             "mimo": provenance(Path(__file__).resolve().parent, _redactor(project)),
         },
-        command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        command=shlex.join([*called_as(), *sys.argv[1:]]),
     )
     run = RunFolder.create(project.home, record)
     write_atomic(run.folder / "recipe.yaml", project.resolved.resolved_yaml().encode())

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from mimo.pipeline.code import CodeReader
 from mimo.pipeline.engines import Engines
 from mimo.pipeline.observe import Observer
+from mimo.pipeline.project import Project
 from mimo.pipeline.stopping import StopSignals
 from mimo.recipe.models import Recipe
 from mimo.run_dir.home import Home
@@ -23,17 +23,25 @@ from mimo.types import Json
 class Session:
     """What the stages of one start share."""
 
-    home: Home
-    recipe: Recipe
+    project: Project
     run: RunFolder
     observer: Observer
     tracker: Tracker
     engines: Engines
     stop: StopSignals
-    reader: CodeReader
     redact: Callable[[str], str]
     warnings: list[str]
     """What no stage counts and the summary has to say all the same: see `warn`."""
+
+    @property
+    def home(self) -> Home:
+        """The state folder."""
+        return self.project.home
+
+    @property
+    def recipe(self) -> Recipe:
+        """The checked recipe."""
+        return self.project.recipe
 
     def event(self, stage: str | None, event: str, about: Mapping[str, Json]) -> None:
         """Write an event and show it."""

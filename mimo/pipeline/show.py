@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mimo.errors import RecipeError
-from mimo.pipeline.compare import find_run
+from mimo.pipeline.compare import LAST, find_run
 from mimo.pipeline.compared_run import ComparedRun, StageFacts, read_run
 from mimo.pipeline.show_rollout import group_data, rollout_data
 from mimo.pipeline.show_run import run_data, stage_data
@@ -17,7 +17,6 @@ from mimo.run_dir.home import find_home
 from mimo.run_dir.runs import list_runs
 from mimo.types import Json
 
-_LAST = "last"
 _NAMED_IN_ERROR = 6
 
 
@@ -60,13 +59,6 @@ def show(name: str, what: str | None = None, profile: str | None = None) -> Show
     return _found(side, places, plain_id(ident))
 
 
-def find_side(name: str, profile: str | None = None) -> ComparedRun:
-    """The run that `name` means: a run id, `last`, or a recipe (its newest run); errors as `find_run`."""
-    home = find_home(Path.cwd() / "recipe.yaml")
-    newest = list_runs(home) if name == _LAST and not home.run(name).is_dir() else []
-    return read_run(home, newest[0]) if newest else find_run(name, profile)
-
-
 def _side(name: str, what: str | None, profile: str | None) -> tuple[ComparedRun, str | None]:
     """The run, and what is wanted of it."""
     home = find_home(Path.cwd() / "recipe.yaml")
@@ -74,13 +66,13 @@ def _side(name: str, what: str | None, profile: str | None) -> tuple[ComparedRun
     is_run = "/" not in name and home.run(name).is_dir()
     if (
         what is None
-        and name != _LAST
+        and name != LAST
         and not is_run
         and newest
         and not find_recipe(Path(name), name).is_file()
     ):
         return read_run(home, newest[0]), name
-    return find_side(name, profile), what
+    return find_run(name, profile), what
 
 
 def _found(side: ComparedRun, places: list[StageFacts], ident: str) -> Shown:

@@ -11,6 +11,7 @@ from mimo.pipeline.decide import WORKS, Decision, State, decide
 from mimo.pipeline.execute import execute_stage
 from mimo.pipeline.identity import StageFacts
 from mimo.pipeline.plan import Plan
+from mimo.pipeline.project import Project
 from mimo.pipeline.report import Outcome, Report, What
 from mimo.pipeline.session import Session
 from mimo.run_dir.attempt import Work
@@ -56,21 +57,21 @@ def refusal(outcome: Outcome) -> GateRefused | None:
     return GateRefused(f"{outcome.stage}: {said['message']}", hint=said["hint"])
 
 
-def refuse_stuck(decisions: list[Decision]) -> None:
+def refuse_stuck(project: Project, decisions: list[Decision]) -> None:
     """RecipeError when a selected stage needs a decision of the user, or an input that is not there."""
     for decision in decisions:
         if decision.state is State.STALE_CODE:
             raise RecipeError(
                 f"{decision.stage}: {decision.reason}; a result that took long is not thrown away unasked",
-                hint=f"`mimo accept {decision.stage} RECIPE` keeps it; "
-                f"`mimo run RECIPE --from {decision.stage}` makes it anew",
+                hint=f"`{project.accept_command(decision.stage)}` keeps it; "
+                f"`{project.run_command('--from', decision.stage)}` makes it anew",
             )
     for decision in decisions:
         if decision.state is State.BLOCKED:
             missing = decision.reason.split(" is not done")[0]
             raise RecipeError(
                 f"{decision.stage} cannot run: {decision.reason}",
-                hint=f"`mimo run RECIPE --until {missing}` makes what is missing",
+                hint=f"`{project.run_command('--until', missing)}` makes what is missing",
             )
 
 
@@ -87,7 +88,7 @@ def _one(session: Session, plan: Plan, name: str, done: dict[str, Published], re
     if session.stop.level:
         raise session.stop.error("stopped between two stages")
     decision, facts = _decide_now(session, plan, facts, done)
-    refuse_stuck([decision])
+    refuse_stuck(session.project, [decision])
     if decision.state is State.CACHED and decision.output is not None:
         done[name] = decision.output
         return _reuse(session, decision, decision.output)
@@ -99,7 +100,7 @@ def _decide_now(
     session: Session, plan: Plan, facts: StageFacts, done: Mapping[str, Published]
 ) -> tuple[Decision, StageFacts]:
     """The decision with every input there, for the code as it is at this moment."""
-    code = session.reader.facts(facts.target.partition(":")[0])
+    code = session.project.reader.facts(facts.target.partition(":")[0])
     if code != facts.code:
         session.event(facts.name, "code-changed", {"since": "the plan of this run was made"})
         facts = replace(facts, code=code)

@@ -8,6 +8,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -66,8 +67,12 @@ class Pages:
         self.close()
 
 
-def open_pages(name: str | None = None, profile: str | None = None) -> Pages:
+def open_pages(
+    name: str | None = None, profile: str | None = None, *, starting: Callable[[], None] = lambda: None
+) -> Pages:
     """MLflow's pages over the store of the run `name` means, or of the state folder here; they answer.
+
+    `starting` is called before a server starts, which takes a while.
 
     However this process ends, the server's tree ends with it (a guardian holds a pipe).
 
@@ -76,7 +81,7 @@ def open_pages(name: str | None = None, profile: str | None = None) -> Pages:
         EngineFailed: the server ended or did not answer in time.
     """
     if name is None:
-        return _served(find_home(Path.cwd() / "recipe.yaml"), None, "/")
+        return _served(find_home(Path.cwd() / "recipe.yaml"), None, "/", starting)
     side = find_run(name, profile)
     place = mlflow_place(side)
     if not place:
@@ -91,7 +96,7 @@ def open_pages(name: str | None = None, profile: str | None = None) -> Pages:
     if uri is not None and uri.startswith(("http://", "https://")):
         url = without_password(uri).rstrip("/")
         return Pages(url=url, page=f"{url}{page}", store=url)
-    return _served(side.home, uri, page)
+    return _served(side.home, uri, page, starting)
 
 
 def _uri(side: ComparedRun) -> str | None:
@@ -101,7 +106,7 @@ def _uri(side: ComparedRun) -> str | None:
     return None if uri is None else resolve_env(str(uri))
 
 
-def _served(home: Home, uri: str | None, page: str) -> Pages:
+def _served(home: Home, uri: str | None, page: str, starting: Callable[[], None]) -> Pages:
     database = home.root / "mlflow.db"
     if uri is None and not database.is_file():
         raise RecipeError(
@@ -109,6 +114,7 @@ def _served(home: Home, uri: str | None, page: str) -> Pages:
             hint="`mimo run` tracks; `mimo track sync` rebuilds MLflow from the files of runs",
         )
     store = uri or f"sqlite:///{database}"
+    starting()
     port = _free_port()
     url = f"http://{HOST}:{port}"
     log_file = home.root / LOG

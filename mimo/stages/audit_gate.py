@@ -51,8 +51,8 @@ class Gate:
             return None
         return Refusal(
             message=self.message,
-            hint="look at the findings in the report (and in hacks/*.json): close the routes "
-            "(`mimo run RECIPE --from prepare-env`), train again, or raise audit.max_hack_share if they are "
+            hint="look at the findings in the report (and in hacks/*.json): close the routes (the "
+            "same command with `--from prepare-env`), train again, or raise audit.max_hack_share if they are "
             "false alarms",
         )
 

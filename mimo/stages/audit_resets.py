@@ -69,8 +69,8 @@ class Resets:
         raise StageFailed(
             f"{wrong} of {self.confirmed} confirmed hacks were not reset to 0 before the statistics of their "
             f"groups ({self.only_now} are confirmed by this audit only): {shown}",
-            hint="the policy was rewarded for them: `mimo run RECIPE --from rl-mixed` trains again with the "
-            f"audit of this version; all findings are in {report}",
+            hint="the policy was rewarded for them: the same command with `--from rl-mixed` trains again "
+            f"with the audit of this version; all findings are in {report}",
         )
 
 

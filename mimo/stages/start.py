@@ -40,7 +40,7 @@ def checkpoint_policy(output: Path, stage: str) -> StartingPolicy:
     if damage or found is None:
         raise StageFailed(
             f"{output}: no usable checkpoint of {stage}: {'; '.join(damage) or 'the folder has none'}",
-            hint=f"run it again: mimo {stage} RECIPE",
+            hint=f"make it again: the same command with `--from {stage}`",
         )
     folder, record = found
     return StartingPolicy(model_dir=folder / MODEL, policy=f"{stage}:{record.step}")

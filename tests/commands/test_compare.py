@@ -54,6 +54,7 @@ def test_a_recipe_stands_for_its_newest_run(two: Bench) -> None:
     args = ("compare", older, str(two.recipe), "--json")
     assert json.loads(two.call(*args).stdout)["b"]["run"] == newer
     assert json.loads(two.call(*args, "--profile", "smoke").stdout)["b"]["run"] == newer
+    assert json.loads(two.call("compare", older, "last", "--json").stdout)["b"]["run"] == newer
     none = two.call(*args, "--profile", "laptop")
     assert none.returncode == 2
     assert "has no run under profile laptop" in none.stderr

@@ -153,7 +153,8 @@ def test_a_taken_port_of_the_sampler_ends_with_69(bench: Bench) -> None:
 def test_a_stage_command_runs_that_stage(bench: Bench) -> None:
     blocked = bench.call("rl-mixed", str(bench.recipe), "--profile", "smoke")
     assert blocked.returncode == 2
-    assert "hint: `mimo run RECIPE --until prepare-env` makes what is missing" in blocked.stderr
+    asked = f"run {bench.recipe} --profile smoke --until prepare-env` makes what is missing"
+    assert asked in blocked.stderr
     assert bench.call("prepare-env", str(bench.recipe), "--profile", "smoke").returncode == 0
     done = bench.call("rl-mixed", str(bench.recipe), "--profile", "smoke")
     assert done.returncode == 0

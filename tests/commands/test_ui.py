@@ -53,8 +53,10 @@ def test_a_run_tracked_on_a_server_needs_none_here(home: Home) -> None:
 
 def test_what_is_not_tracked_is_one_clear_error(home: Home) -> None:
     tracked_at(home, "none")
-    assert isinstance(error := call(RUN).exception, RecipeError)
+    refused = call(RUN)
+    assert isinstance(error := refused.exception, RecipeError)
     assert "was not tracked" in error.message
+    assert "starting" not in refused.output
     assert isinstance(error := call().exception, RecipeError)
     assert f"nothing was tracked in {home.root} yet" in error.message
 

@@ -16,7 +16,7 @@ def test_a_failed_and_resumed_run_is_one_run_with_each_point_once(bench: Bench) 
     args = ("run", str(bench.recipe), "--profile", "smoke", "--json")
     assert bench.call(*args, knobs={"at": "raise", "count": "rollout masked"}).returncode == 1
     assert bench.call("track", "sync").returncode == 0
-    assert counted_in_mlflow(bench) == {"count/rollout_masked": 1.0}
+    assert counted_in_mlflow(bench) == {"count/rollout masked": 1.0}
     report = report_of(bench.call(*args).stdout)
     other = report_of(bench.call(*args, "--set", "audit.confidence=0.9").stdout)
     assert report["tracking"] == f"sqlite:///{bench.home.root}/mlflow.db"
