@@ -34,6 +34,8 @@ from sandbox.base import Changes
 from sandbox.errors import SandboxError, SandboxUnavailable
 
 NOTHING = Changes(files=(), capped=False)
+_SHOWN = 3
+"""Tests named in the reason of a refused task."""
 FETCH_PAUSE_S = 1.0
 """Before a download is tried again; doubled each time."""
 
@@ -172,7 +174,7 @@ class _Workshop:
         for rerun in range(self.recipe.prepare_env.reruns):
             good = self._verdict(domain, task, reference)
             if not good.passed or good.tampered:
-                return f"rerun {rerun + 1}: the reference solution does not pass: {_brief(good)}"
+                return f"rerun {rerun + 1}: the reference solution does not pass: {why_failed(task, good)}"
             idle = self._verdict(domain, task, NOTHING)
             if idle.passed:
                 return f"rerun {rerun + 1}: passes without any change"
@@ -273,5 +275,17 @@ def _rejection(job: _Job, reason: str) -> dict[str, Json]:
     return {"task": None, "reject": {"task_id": job.task_id, "source": source, "reason": reason}}
 
 
-def _brief(verdict: Verdict) -> str:
-    return json.dumps(verdict.detail, ensure_ascii=False)[:400]
+def why_failed(task: Task, verdict: Verdict) -> str:
+    """In a line: the tests that did not pass, those of the task's lists that never ran said apart."""
+    tests = verdict.detail.get("tests")
+    if "reason" in verdict.detail or not isinstance(tests, dict):
+        return json.dumps(verdict.detail, ensure_ascii=False)[:400]
+    named = (*task.verifier.fail_to_pass, *task.verifier.pass_to_pass)
+    absent = [name for name in named if name not in tests]
+    failed = [name for name in named or tests if name in tests and tests[name] != "passed"]
+    said = [f"{name} {tests[name]}" for name in failed[:_SHOWN]]
+    if len(failed) > _SHOWN:
+        said.append(f"{len(failed) - _SHOWN} more do not pass")
+    if absent:
+        said.append(f"no test of that name ran: {', '.join(absent[:_SHOWN])} ({len(absent)} of {len(named)})")
+    return "; ".join(said) or json.dumps(verdict.detail, ensure_ascii=False)[:400]

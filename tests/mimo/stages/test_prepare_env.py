@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,15 @@ def test_a_rejected_task_is_made_again_once_it_is_right(running: Running, tasks:
     (tasks / "solution/files/calc.py").write_text(SOLUTION["calc.py"])
     assert running.run().headline == {"tasks": 1.0, "tasks_rejected": 0.0}
     assert len(read_tasks(running.out)) == 1
+
+
+def test_a_test_that_does_not_exist_is_named(running: Running, tasks: Path) -> None:
+    (tasks / "solution/files/calc.py").write_text(SOLUTION["calc.py"])
+    listed = ("tests/test_calc.py::test_ad", "tests/test_calc.py::test_add")
+    with open(tasks / "task.toml", "a", encoding="utf-8") as file:
+        file.write(f"[metadata.mimo]\nfail_to_pass = {json.dumps(listed)}\n")
+    with pytest.raises(StageFailed, match=rf"no test of that name ran: {listed[0]} \(1 of 2\)"):
+        running.run()
 
 
 def test_a_kill_before_the_last_commit_costs_nothing(running: Running, tasks: Path) -> None:
