@@ -71,6 +71,22 @@ class Sampler(Protocol):
         ...
 
 
+class Pausable(Protocol):
+    """An engine whose GPU memory others may have for a while."""
+
+    async def pause(self, *, sleep: bool = False) -> None:
+        """Let running requests end and start no other. `sleep` frees a GPU's memory; the weights are kept."""
+        ...
+
+    async def resume(self, *, wake_up: bool = False) -> None:
+        """Take requests again; `wake_up` after `pause(sleep=True)`."""
+        ...
+
+    async def is_sleeping(self) -> bool:
+        """Whether it is paused, asleep or not."""
+        ...
+
+
 class Scorer(Protocol):
     """Whatever can say how likely tokens are: a trainer, or the weights in a folder."""
 

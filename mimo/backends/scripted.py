@@ -57,6 +57,7 @@ class ScriptedSampler:
         self.updates: list[tuple[Path, int]] = []
         """Every update that went through."""
         self.closed = False
+        self.paused = self.asleep = False
         self._script = script
         self._delay_s = delay_s
         self._fail_requests = fail_requests
@@ -100,10 +101,16 @@ class ScriptedSampler:
         return WeightUpdate(version=version, seconds=0.0, prefix_cache_reset=True)
 
     async def pause(self, *, sleep: bool = False) -> None:
-        """Nothing runs in the background, so there is nothing to pause."""
+        """Nothing runs in the background: only written down."""
+        self.paused, self.asleep = True, sleep
 
     async def resume(self, *, wake_up: bool = False) -> None:
         """See `pause`."""
+        self.paused, self.asleep = False, self.asleep and not wake_up
+
+    async def is_sleeping(self) -> bool:
+        """Whether `pause` came last, or nobody woke it."""
+        return self.paused or self.asleep
 
     async def close(self) -> None:
         """Write down that it was closed."""

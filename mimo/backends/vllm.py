@@ -152,6 +152,10 @@ class VllmSampler:
             await self._send("POST", "/wake_up")
         await self._send("POST", "/resume")
 
+    async def is_sleeping(self) -> bool:
+        """Whether it is paused, asleep or not; only a server on GPUs (`--enable-sleep-mode`) can say."""
+        return _field(await self._send("GET", "/is_sleeping"), "is_sleeping") is True
+
     async def close(self) -> None:
         """Close the connections."""
         if self._client is not None:

@@ -16,6 +16,7 @@ from mimo.stages.harness_choice import evaluation_harness
 from mimo.stages.school import School
 from mimo.stages.start import StartingPolicy
 from mimo.stages.tasks import tasks_of
+from mimo.stages.turns import share_gpus, trainers_turn
 
 if TYPE_CHECKING:
     from mimo.backends.vllm import VllmSampler
@@ -37,14 +38,21 @@ async def open_school(
     """A school on `start`, resumed; trainer and sampler come up side by side, the trainer ends with it.
 
     `server` is a sampler asked for earlier on the same starting policy; without `publish` the school is open
-    before it is up.
+    before it is up. Where both are on the same GPUs the sampler comes first, and sleeps while the trainer
+    starts.
     """
     from mimo.training.trainer import start_trainer
 
     server = server or asyncio.create_task(asyncio.to_thread(ctx.sampler, start.model_dir))
     config = trainer_config(ctx, start.model_dir, optimizer, grad_clip)
-    trainer = await asyncio.to_thread(start_trainer, config)
     sampler = asyncio.create_task(_connected(server, start.model_dir))
+    try:
+        if share_gpus(ctx.recipe):
+            await trainers_turn(await sampler)
+        trainer = await asyncio.to_thread(start_trainer, config)
+    except BaseException:
+        sampler.cancel()
+        raise
     try:
         with open_house(ctx, start.model_dir, start.policy) as house:
             canary = canary_for(ctx, house, start.model_dir)

@@ -24,6 +24,7 @@ from mimo.stages.base import StageContext
 from mimo.stages.rl_sequences import rl_sequences
 from mimo.stages.signal_counts import count_masked_tokens
 from mimo.stages.start import StartingPolicy
+from mimo.stages.turns import samplers_turn, share_gpus, trainers_turn
 from mimo.types import Checkpoint, Json
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class School:
     ) -> None:
         """`sampler` may still be coming up: the first `publish` waits for it, training does not."""
         self._ctx = ctx
+        self._shares_gpus = share_gpus(ctx.recipe)
         self._stage = stage
         self._trainer = trainer
         self._canary = canary
@@ -97,10 +99,12 @@ class School:
         """Load the newest checkpoint (or keep the start's weights) and bring the sampler to it.
 
         Without `publish` the weights are exported only: a stage that trains before it samples need not wait
-        for the engine.
+        for the engine, unless they share GPUs.
         """
         from mimo.training.checkpoint import TRAINER, newest_checkpoint
 
+        if self._shares_gpus and isinstance(self._sampler, asyncio.Task):
+            self._sampler = await self._sampler  # it must not start while the trainer takes memory
         found = newest_checkpoint(self._root, contents="all", on_damaged=self._damaged)
         if found is not None:
             folder, record = found
@@ -122,6 +126,7 @@ class School:
         from mimo.training.batch import write_batch
 
         self._engine_lives()
+        turn = {"time/sleep_s": await trainers_turn(self.sampler)} if self._shares_gpus else {}
         folder = self._ctx.scratch / f"batch-{step:06d}"
         write_batch(folder, sequences, kind=loss.kind, step=step)
         report: TrainReport = await asyncio.to_thread(
@@ -139,6 +144,7 @@ class School:
         return {f"train/{name}": value for name, value in report.metrics.items()} | {
             "train/learning_rate": learning_rate,
             "time/train_s": report.seconds,
+            **turn,
         }
 
     async def train_rl(
@@ -182,6 +188,7 @@ class School:
 
         if isinstance(self._sampler, asyncio.Task):
             self._sampler = await self._sampler
+        turn = {"time/wake_s": await samplers_turn(self._sampler)} if self._shares_gpus else {}
         folder = self._folder(step)
         version = weight_version(self._stage, step)
         report = await publish_and_update(
@@ -197,7 +204,7 @@ class School:
         self._ctx.sampler_holds(folder, version)
         self._note_export(folder, report.manifest)
         self.house.policy = f"{self._stage}:{step}"
-        return report.metrics()
+        return report.metrics() | turn
 
     @asynccontextmanager
     async def sampler_asleep(self) -> AsyncIterator[None]:
@@ -211,11 +218,11 @@ class School:
         if not ours or pick_device(asked) == "cpu":
             yield
             return
-        await self.sampler.pause(sleep=True)
+        await trainers_turn(self.sampler)
         try:
             yield
         finally:
-            await self.sampler.resume(wake_up=True)
+            await samplers_turn(self.sampler)
 
     async def _export(self) -> dict[str, float]:
         """Write the weights as they are where `publish` writes them."""
@@ -281,9 +288,12 @@ class School:
         shutil.rmtree(self._ctx.out / "published", ignore_errors=True)
 
     async def close(self) -> None:
-        """Close the connection to the engine, where there is one."""
-        if not isinstance(self._sampler, asyncio.Task):
-            await self._sampler.close()
+        """Leave the engine awake and close the connection to it, where there is one."""
+        if isinstance(self._sampler, asyncio.Task):
+            return
+        if self._shares_gpus:
+            await samplers_turn(self._sampler)
+        await self._sampler.close()
 
     @property
     def _root(self) -> Path:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mimo.backends.base import TrainerConfig
 from mimo.backends.deepspeed import check_config
 from mimo.errors import RecipeError
+from mimo.pipeline.estimate import assumptions as known
 from mimo.pipeline.estimate.assumptions import Assumed
 from mimo.pipeline.estimate.hardware import Card, Hardware
 from mimo.pipeline.estimate.memory import GIB, TrainerMemory, host_gib, longest_row, trainer_memory
@@ -65,6 +66,7 @@ def find_problems(
         return found + list(_host(recipe, hardware, stages))
     found += list(_sampler(recipe, hardware.card, stages))
     found += list(_trainer(recipe, facts, hardware, hardware.card, stages))
+    found += list(_together(recipe, hardware, hardware.card, stages))
     found += list(_reading(facts, hardware))
     found += list(_teachers(recipe, hardware, hardware.card, stages))
     return found + list(_slow(recipe, stages))
@@ -144,6 +146,32 @@ def _trainer(
         f"{card.memory_gib:.0f}",
         change=_what_fits(recipe, facts, hardware, card, memory),
     )
+
+
+def _together(
+    recipe: Recipe, hardware: Hardware, card: Card, stages: Mapping[str, StageEstimate]
+) -> Iterator[Problem]:
+    """Taking turns: what the trainer keeps beside the sampler awake, and all it needs beside it asleep."""
+    needs = {name: stage.trainer for name, stage in stages.items() if stage.trainer is not None}
+    share = recipe.runtime.sampler.gpu_memory_utilization
+    if not needs or not hardware.shared:
+        return
+    stage, memory = max(needs.items(), key=lambda item: item[1].kept)
+    if memory.kept < card.memory_gib < memory.kept + share * card.memory_gib:
+        fits = math.floor(100 * (1.0 - memory.kept / card.memory_gib)) / 100
+        yield Problem(
+            what=f"the trainer ({stage}) keeps {memory.kept:,.0f} GiB of a GPU between steps, the sampler "
+            f"takes {share * card.memory_gib:,.0f} when it is awake; a {card.name} has {card.memory_gib:.0f}",
+            change=f"runtime.sampler.gpu_memory_utilization: {fits:g} or less (now {share:g})",
+        )
+    stage, memory = max(needs.items(), key=lambda item: item[1].total)
+    asleep = Assumed()(known.SLEEPING_SAMPLER_GIB)
+    if memory.total <= card.memory_gib < memory.total + asleep:
+        yield Problem(
+            what=f"the trainer ({stage}) takes {memory.total:,.1f} GiB of a GPU, the sleeping sampler "
+            f"{asleep:g}; a {card.name} has {card.memory_gib:.1f}",
+            change="runtime.trainer.recompute: true, or shorter policy.context_tokens",
+        )
 
 
 def _said(memory: TrainerMemory) -> str:

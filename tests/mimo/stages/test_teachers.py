@@ -89,19 +89,25 @@ class Sleeper:
 
     def __init__(self, seen: list[str]) -> None:
         self._seen = seen
+        self._asleep = False
 
     async def pause(self, *, sleep: bool = False) -> None:
         self._seen.append(f"pause sleep={sleep}")
+        self._asleep = sleep
 
     async def resume(self, *, wake_up: bool = False) -> None:
         self._seen.append(f"resume wake_up={wake_up}")
+        self._asleep = not wake_up
+
+    async def is_sleeping(self) -> bool:
+        return self._asleep
 
 
 def asleep(*overrides: str, fails: bool = False) -> list[str]:
     seen: list[str] = []
     canary = Canary([], load_recipe("pro", profile="smoke").model.canary, exact=True, seed=0)
     ctx = Told(*overrides)
-    school = School(ctx, "mopd2", None, Sleeper(seen), SimpleNamespace(), canary, keep=1)  # type: ignore[arg-type]
+    school = School(ctx, "mopd2", None, Sleeper(seen), SimpleNamespace(), canary, keep=1, grad_clip=1.0)  # type: ignore[arg-type]
 
     async def work() -> None:
         async with school.sampler_asleep():

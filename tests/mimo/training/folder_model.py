@@ -84,6 +84,7 @@ class FolderSampler:
         self.keeps = keeps
         self.resets = resets
         self.seen: list[int] = []
+        self.asleep = False
 
     async def generate(
         self, prompt_ids: Sequence[int], params: SamplingParams, *, request_id: str
@@ -91,10 +92,12 @@ class FolderSampler:
         raise AssertionError("the canary samples nothing")
 
     async def score(self, token_ids: Sequence[int], *, temperature: float) -> tuple[float, ...]:
+        assert not self.asleep
         exact = logprobs_of(self.weights, token_ids)
         return tuple(value + self.noise * (-1) ** i for i, value in enumerate(exact))
 
     async def update_weights(self, model_dir: Path, version: int) -> WeightUpdate:
+        assert not self.asleep
         old = self.weights
         self.weights = load_file(model_dir / "model.safetensors")
         if self.keeps:
@@ -102,5 +105,15 @@ class FolderSampler:
         self.weight_version = version
         self.seen.append(version)
         return WeightUpdate(version=version, seconds=0.0, prefix_cache_reset=self.resets)
+
+    async def pause(self, *, sleep: bool = False) -> None:
+        self.asleep = sleep
+
+    async def resume(self, *, wake_up: bool = False) -> None:
+        assert wake_up == self.asleep
+        self.asleep = False
+
+    async def is_sleeping(self) -> bool:
+        return self.asleep
 
     async def close(self) -> None: ...
