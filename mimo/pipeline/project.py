@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,15 +31,15 @@ class Request:
     overrides: tuple[str, ...] = ()
     selection: Selection = field(default_factory=Selection)
 
-    def command(self, profile: str | None = None) -> str:
-        """The command that goes on with this request; a forced stage is not forced again."""
+    def command(self, profile: str | None = None, *, done: Container[str] = ()) -> str:
+        """The command that goes on with this request; the stages `done` are not made a second time."""
         words = self.words("run", profile=profile)
         chosen = self.selection
-        starts = chosen.start or (chosen.force[0] if chosen.force and not chosen.only else None)
-        words += ["--from", starts] if starts else []
+        words += ["--from", chosen.start] if chosen.start and chosen.start not in done else []
         words += ["--until", chosen.until] if chosen.until else []
-        for name in chosen.only:
-            words += ["--only", name]
+        for option, names in (("--only", chosen.only), ("--force", chosen.force)):
+            for name in names:
+                words += [option, name] if option == "--only" or name not in done else []
         return shlex.join(words)
 
     def words(self, *command: str, profile: str | None = None) -> list[str]:
@@ -94,9 +94,12 @@ class Project:
         """The lock file of this recipe under this profile."""
         return lock_path(self.home, self.resolved.path, self.profile)
 
-    def command(self) -> str:
-        """The command that goes on with this, in any shell: it names the state folder where MIMO_HOME did."""
-        return self._home_words() + self.request.command(self.profile)
+    def command(self, *, done: Container[str] = ()) -> str:
+        """The command that goes on with this, in any shell: it names the state folder where MIMO_HOME did.
+
+        `done` are stages that were finished meanwhile: what was asked for them is not asked for again.
+        """
+        return self._home_words() + self.request.command(self.profile, done=done)
 
     def accept_command(self, stage: str) -> str:
         """The command that keeps a stage's result although the code has changed."""

@@ -71,6 +71,9 @@ def run_recipe(project: Project, tools: Tools) -> Report:
         if plan.has_work():
             _check_machine(project)
             _run(project, plan, tools, stop, report)
+            if report.error is not None:
+                made = [item.stage for item in report.outcomes if item.what == "ran"]
+                report.resume = project.command(done=made)
         else:
             runs = project.runs()
             report.run = runs[0].run_id if runs else None

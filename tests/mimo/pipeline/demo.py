@@ -197,3 +197,11 @@ class Last:
         said = knobs().get("refuse")
         refusal = Refusal(message=str(said), hint="look at report.json") if said else None
         return StageResult(headline={"hacks": 0.0}, refusal=refusal)
+
+
+class Halting(Last):
+    """Commits and fails."""
+
+    def run(self, ctx: StageContext) -> StageResult:
+        super().run(ctx)
+        raise StageFailed("the judge is gone")

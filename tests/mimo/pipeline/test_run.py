@@ -234,7 +234,26 @@ def test_force_starts_over(bench: Bench, knobs: Knobs) -> None:
     report = bench.run(force=("rl-mixed",))
     assert bench.what(report)["rl-mixed"] == "ran"
     assert (bench.output("rl-mixed") / "step-1").read_text() != first
-    assert "--from rl-mixed" in bench.project(force=("rl-mixed",)).request.command()
+
+
+def test_the_command_that_goes_on_does_not_make_a_finished_stage_again(bench: Bench) -> None:
+    bench.run()
+    bench.order["audit"] = "tests.mimo.pipeline.demo:Halting"
+    later = bench.run(start="rl-mixed")
+    assert bench.what(later) == {**bench.what(later), "rl-mixed": "ran", "audit": "failed"}
+    assert later.resume.endswith("--profile smoke")
+    forced = bench.run(until="audit", force=("rl-mixed", "audit"))
+    assert bench.what(forced) == {**bench.what(forced), "rl-mixed": "ran", "audit": "failed"}
+    assert forced.resume.endswith("--profile smoke --until audit --force audit")
+    assert bench.project(force=("rl-mixed",)).command().endswith("--force rl-mixed")
+
+
+def test_the_command_that_goes_on_names_what_was_interrupted(bench: Bench, knobs: Knobs) -> None:
+    bench.run()
+    knobs(at="raise")
+    assert bench.run(start="rl-mixed").resume.endswith("--from rl-mixed")
+    knobs()
+    assert bench.states(start="rl-mixed")["rl-mixed"] == "resume"
 
 
 def texts(bench: Bench) -> list[str]:
