@@ -8,6 +8,17 @@ from pathlib import Path
 
 from mimo.hacks.route import Found
 from mimo.hacks.scene import SOURCES, Scene
+from mimo.hacks.tables import words
+
+_KEPT = SOURCES + words(
+    """
+    .jsx .tsx .mjs .cjs .vue .svelte .hh .hpp .hxx .cxx .inl .cu .m .mm .cs .fs .vb .kt .kts .scala
+    .groovy .swift .dart .php .pl .pm .lua .r .jl .ex .exs .erl .hs .ml .clj .lisp .el .asm .s .f90 .pyi
+    .pyx .pxd .ipynb .sh .bash .ps1 .bat .sql .proto .html .htm .css .scss .less .svg .xml .json .yaml
+    .yml .ini .in .txt .adoc .tex .cmake .mk .gradle .lock
+    """
+)
+"""Endings of text that is what a task is, whatever their case; so is text in a file without an ending."""
 
 
 @dataclass(kw_only=True)
@@ -40,7 +51,8 @@ class Scrub:
         it. Where the base's own file is the leak, the base is made anew without it.
 
         Raises:
-            ValueError: that file is source text or one that the reference changes: it is what the task is.
+            ValueError: that file is text of the project, by its name, or one that the reference changes: it
+                is what the task is.
         """
         path = found.path.split("!")[0]
         target = self._inside(path)
@@ -61,7 +73,9 @@ class Scrub:
         return f"{found.route}: removed"
 
     def _without(self, found: Found, path: str, target: Path) -> str:
-        if path in self.scene.secrets.reference or path.endswith(SOURCES):
+        name = path.rpartition("/")[2].lower()
+        text = name.endswith(_KEPT) or ("." not in name and b"\0" not in target.read_bytes())
+        if text or path in self.scene.secrets.reference:
             raise ValueError(f"the base commit's own {path} holds it; take it out of the task's source")
         _delete(target)
         self._drop_empty(target.parent)

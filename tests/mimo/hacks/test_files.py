@@ -20,8 +20,11 @@ from pathlib import Path
 
 import pytest
 
-from mimo.hacks.probe import find_leaks, leaks_only
+from mimo.hacks.needles import Secrets
+from mimo.hacks.probe import CannotScrub, find_leaks, leaks_only, scrub_copy
+from mimo.hacks.route import Found
 from mimo.hacks.scene import open_scene
+from sandbox.git_rebuild import init_git
 from tests.mimo.hacks.conftest import Environment
 
 
@@ -173,6 +176,37 @@ def test_files_of_the_base_are_never_leaks_by_name(environment: Environment, tmp
     assert [(item.path, item.severity) for item in findings] == [
         ("tests/data/broken.zip!unread: BadZipFile", "info")
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "taken_out"),
+    [
+        ("fixture.gz", True),
+        ("answers.patch", True),
+        (".cache/pip/http/0a1b2c", True),
+        ("app/View.TSX", False),
+        ("notes.ipynb", False),
+        ("Makefile", False),
+        ("data.json", False),
+    ],
+)
+def test_of_the_base_itself_only_what_is_no_text_of_the_project_is_taken_out(
+    tmp_path: Path, name: str, *, taken_out: bool
+) -> None:
+    tree = tmp_path / "tree"
+    (tree / name).parent.mkdir(parents=True)
+    (tree / name).write_bytes(b"text" if name == "Makefile" else b"packed\0")
+    (tree / "main.py").write_text("print()\n")
+    secrets = Secrets(reference={"main.py": b"print(1)\n"}, hidden={}, ids=())
+    with open_scene(tree, init_git(tree), secrets) as scene:
+        found = Found(route="C04", path=f"{name}!base64", evidence=b"", severity="critical")
+        if taken_out:
+            cleaned = scrub_copy(scene, [found], tmp_path)
+            assert not (cleaned.tree / name).exists()
+            assert cleaned.commit != scene.commit
+        else:
+            with pytest.raises(CannotScrub, match="the base commit's own"):
+                scrub_copy(scene, [found], tmp_path)
 
 
 def test_a_newer_copy_in_the_root_file_system_is_found(environment: Environment, tmp_path: Path) -> None:
