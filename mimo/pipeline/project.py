@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ from mimo.recipe.models import Recipe
 from mimo.run_dir.files import canonical
 from mimo.run_dir.home import Home, find_home
 from mimo.run_dir.runs import RunFolder, list_runs
+
+_AGAIN = re.compile(r"the same command with `--from ([a-z0-9-]+)`")
+"""How stages say it in a hint: not every command (`mimo audit RECIPE`, `--only`) takes `--from`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,6 +112,10 @@ class Project:
     def run_command(self, *options: str) -> str:
         """`mimo run` of this recipe with other stages than asked for: `run_command("--from", stage)`."""
         return self._home_words() + shlex.join([*self.request.words("run", profile=self.profile), *options])
+
+    def exact(self, hint: str) -> str:
+        """A stage's hint with the command in full: a stage knows neither the recipe's path nor its options."""
+        return _AGAIN.sub(lambda found: f"`{self.run_command('--from', found[1])}`", hint)
 
     def _home_words(self) -> str:
         return f"MIMO_HOME={shlex.quote(str(self.home.root))} " if self.home_named else ""

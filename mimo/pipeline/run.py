@@ -79,6 +79,8 @@ def run_recipe(project: Project, tools: Tools) -> Report:
             report.run = runs[0].run_id if runs else None
             report.outcomes = [settled(decision) for decision in plan.decisions.values()]
             report.error = next(filter(None, map(refusal, _selected(report, plan))), None)
+    if report.error is not None and report.error.hint is not None:
+        report.error.hint = project.exact(report.error.hint)
     report.seconds = time.monotonic() - started
     return report
 

@@ -11,6 +11,7 @@ from mimo.pipeline.decide import WORKS, Decision, State, decide
 from mimo.pipeline.execute import execute_stage
 from mimo.pipeline.identity import StageFacts
 from mimo.pipeline.plan import Plan
+from mimo.pipeline.prepare import leave_out
 from mimo.pipeline.project import Project
 from mimo.pipeline.report import Outcome, Report, What
 from mimo.pipeline.session import Session
@@ -91,6 +92,8 @@ def _one(session: Session, plan: Plan, name: str, done: dict[str, Published], re
     refuse_stuck(session.project, [decision])
     if decision.state is State.CACHED and decision.output is not None:
         done[name] = decision.output
+        if plan.wishes[name].fresh:
+            leave_out(session.home, name, decision)
         return _reuse(session, decision, decision.output)
     assert decision.state in WORKS
     return _execute(session, plan, facts, decision, done=done, report=report)

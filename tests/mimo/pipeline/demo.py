@@ -204,4 +204,4 @@ class Halting(Last):
 
     def run(self, ctx: StageContext) -> StageResult:
         super().run(ctx)
-        raise StageFailed("the judge is gone")
+        raise StageFailed("the judge is gone", hint="or the same command with `--from prepare-env`")

@@ -248,6 +248,17 @@ def test_the_command_that_goes_on_does_not_make_a_finished_stage_again(bench: Be
     assert bench.project(force=("rl-mixed",)).command().endswith("--force rl-mixed")
 
 
+def test_a_hint_of_a_stage_names_a_command_that_works_however_it_was_started(bench: Bench) -> None:
+    """`mimo audit RECIPE` and `--only` do not go with `--from`."""
+    bench.run(until="rl-mixed")
+    bench.order["audit"] = "tests.mimo.pipeline.demo:Halting"
+    error = bench.run("audit.confidence=0.9", only=("audit",)).error
+    assert error is not None
+    named = f"{bench.recipe} --profile smoke --set audit.confidence=0.9 --from prepare-env`"
+    assert (error.hint or "").startswith(f"or `MIMO_HOME={bench.home.root} ")
+    assert (error.hint or "").endswith(named)
+
+
 def test_the_command_that_goes_on_names_what_was_interrupted(bench: Bench, knobs: Knobs) -> None:
     bench.run()
     knobs(at="raise")
@@ -298,6 +309,22 @@ def test_fresh_keeps_the_older_result_and_drops_what_was_forced(bench: Bench, kn
     assert texts(bench) == older
     assert bench.states()["rl-mixed"] == "cached"
     assert not list(bench.home.store.glob("rl-mixed/*.work"))
+
+
+def test_fresh_drops_what_was_forced_also_where_its_inputs_are_made_first(bench: Bench, knobs: Knobs) -> None:
+    bench.run()
+    older, other = texts(bench), "prepare_env.reruns=7"
+    knobs(at="raise")
+    bench.run(force=("rl-mixed",))
+    knobs()
+    assert bench.what(bench.run(other, fresh=True)) == {
+        "prepare-env": "ran",
+        "rl-mixed": "reused",
+        "mopd2": "skipped",
+        "audit": "reused",
+    }
+    assert bench.states(other)["rl-mixed"] == "cached"
+    assert texts(bench) == older
 
 
 def test_force_starts_over_from_work_that_nobody_forced(bench: Bench, knobs: Knobs) -> None:
