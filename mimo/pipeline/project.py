@@ -114,7 +114,7 @@ class Project:
         return self._home_words() + shlex.join([*self.request.words("run", profile=self.profile), *options])
 
     def exact(self, hint: str) -> str:
-        """A stage's hint with the command in full: a stage knows neither the recipe's path nor its options."""
+        """A stage's hint with the command in full: a stage knows neither recipe nor options."""
         return _AGAIN.sub(lambda found: f"`{self.run_command('--from', found[1])}`", hint)
 
     def _home_words(self) -> str:
