@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from pathlib import Path
 from mimo.errors import RecipeError
 from mimo.pipeline.compare import find_run
 from mimo.pipeline.compared_run import ComparedRun, StageFacts
+from mimo.pipeline.project import Request
 from mimo.rollouts.find import STORES, stage_entries
 from mimo.run_dir.files import disk_full_is_clear, write_json
 from mimo.types import Json
@@ -53,7 +55,7 @@ def export_model(name: str, stage: str, out: Path, profile: str | None = None) -
     if damage:
         raise RecipeError(
             f"{stage}: its newest checkpoint is damaged: {damage[0]}",
-            hint=f"make it again: `mimo {stage} {side.record.recipe_file}`",
+            hint=f"make it again: `{_command(side, stage)}`",
         )
     if found is None:
         raise RecipeError(
@@ -108,6 +110,12 @@ def _stage(name: str, stage: str, profile: str | None) -> tuple[ComparedRun, Sta
     if place is None:
         raise RecipeError(f"run {side.run.run_id} has no result of {stage} ({item.what})")
     return side, item, place
+
+
+def _command(side: ComparedRun, stage: str) -> str:
+    record = side.record
+    request = Request(recipe=Path(record.recipe_file), overrides=record.overrides)
+    return shlex.join([*request.words("run", profile=record.profile or None), "--from", stage])
 
 
 def _about(side: ComparedRun, item: StageFacts) -> dict[str, Json]:

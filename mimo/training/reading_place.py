@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from mimo.errors import MachineLacks
+from mimo.errors import MachineLacks, StageFailed
 from mimo.recipe.runtime import Device
 from mimo.types import Json
 
@@ -20,6 +20,8 @@ Dtype = Literal["float32", "bfloat16"]
 WORK_BYTES = 3 * 2**30
 """On each GPU besides weights and hidden states: logits of a chunk, workspaces, fragmentation."""
 GIB = 2.0**30
+_HIDDEN = ("hidden_size", "n_embd", "d_model")
+"""The width of the residual stream, as families of policies call it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,7 +104,17 @@ def pass_bytes(sizes: Mapping[str, Json], tokens: int, dtype: Dtype) -> int:
     Args:
         sizes: a policy's `config.json`.
     """
-    hidden, vocabulary = (int(str(sizes[key])) for key in ("hidden_size", "vocab_size"))
+    hidden, vocabulary = _size(sizes, *_HIDDEN), _size(sizes, "vocab_size")
     inner = int(str(sizes.get("intermediate_size") or 4 * hidden))
     number = 2 if dtype == "bfloat16" else 4
     return number * (tokens * (8 * hidden + 3 * inner) + vocabulary * hidden)
+
+
+def _size(sizes: Mapping[str, Json], *names: str) -> int:
+    for name in names:
+        if sizes.get(name):
+            return int(str(sizes[name]))
+    raise StageFailed(
+        f"a policy's config.json has none of {', '.join(names)}: what reading it takes is not known",
+        hint="runtime.teachers.device: cpu needs no estimate",
+    )

@@ -6,6 +6,7 @@ Two "devices" that are both the CPU take the road of GPUs: weights in the policy
 from __future__ import annotations
 
 import gc
+import json
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,10 +16,10 @@ import numpy as np
 import pytest
 import torch
 
-from mimo.errors import EngineFailed, MachineLacks
+from mimo.errors import EngineFailed, MachineLacks, StageFailed
 from mimo.training import reader
 from mimo.training.reader import Context, Copy, micro_batches, reading
-from mimo.training.reading_place import Dtype, ReadingPlace, choose_place, cpu_place, needed_bytes
+from mimo.training.reading_place import WORK_BYTES, Dtype, ReadingPlace, choose_place, cpu_place, needed_bytes
 from mimo.training.reference import FolderScorer, reverse_kl
 from tests.mimo.training.conftest import VOCABULARY, write_model
 
@@ -176,3 +177,14 @@ def test_the_canarys_scorer_reads_every_token_but_the_first(tied_model: Path) ->
     (found,) = FolderScorer(tied_model, "float32").score([ids.tolist()], temperature=1.0)
     everything = Context(ids, np.arange(len(ids)) > 0)
     np.testing.assert_allclose(found, plain(tied_model, [everything], 1.0)[0], atol=1e-6)
+
+
+def test_a_width_by_another_name_is_read_and_none_is_an_error(tmp_path: Path) -> None:
+    asked = {"batch_tokens": 10, "longest": 20}
+    for config in ({"hidden_size": 64, "vocab_size": 100}, {"n_embd": 64, "vocab_size": 100}):
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        found = needed_bytes([tmp_path], dtype="float32", **asked)
+        assert found == needed_bytes([tmp_path], dtype="bfloat16", **asked) * 2 - WORK_BYTES
+    (tmp_path / "config.json").write_text('{"vocab_size": 100}')
+    with pytest.raises(StageFailed, match="none of hidden_size, n_embd"):
+        needed_bytes([tmp_path], dtype="float32", **asked)
