@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from mimo.domains.base import share_kind
 from mimo.recipe.sections import Audit as AuditSettings
 from mimo.rollouts.evaluate import evaluate, rates_by
+from mimo.rollouts.groups import first_error
 from mimo.rollouts.house import House
+from mimo.rollouts.loop import Finished
 from mimo.rollouts.store import RolloutStore
 from mimo.stages.audit import TRAINED
 from mimo.stages.audit_conclusion import conclude
@@ -97,43 +100,8 @@ async def _hold(ctx: StageContext, sampler: VllmSampler, canary: Canary, entry: 
 
 
 async def _evaluate(ctx: StageContext, sampler: VllmSampler, house: House, entry: _Audited) -> None:
-    spec = ctx.recipe.audit
-    finished = []
-    for split, attempts in (
-        ("heldout", spec.heldout_rollouts_per_task),
-        ("train", spec.train_rollouts_per_task),
-    ):
-        attempts = _attempts(spec, entry, attempts)
-        tasks = [task for task in read_tasks(task_folder(ctx)) if task.split == split]
-        if not tasks or attempts == 0:
-            ctx.count(f"{split} tasks not evaluated", len(tasks), why=f"audit.{split}_rollouts_per_task")
-            continue
-        finished += await evaluate(
-            tasks,
-            sampler,
-            house,
-            name=f"{entry.name}-{split}",
-            harness=evaluation_harness(ctx.recipe),
-            step=entry.place + 1,
-            attempts=attempts,
-            seed=ctx.recipe.seed,
-            on_done=lambda done, total, split=split: ctx.progress(  # type: ignore[misc]
-                entry.place, entry.place + 1, "policy", f"{entry.name} {split} {done}/{total}"
-            ),
-        )
     step = entry.place + 1
-    finished += await evaluate_heldout_harnesses(
-        ctx,
-        read_tasks(task_folder(ctx)),
-        sampler,
-        house,
-        name=entry.name,
-        step=step,
-        attempts=_attempts(spec, entry, spec.heldout_rollouts_per_task),
-        on_done=lambda done, total: ctx.progress(
-            entry.place, step, "policy", f"{entry.name} held-out harnesses {done}/{total}"
-        ),
-    )
+    finished = await _sample(ctx, sampler, house, entry)
     RolloutStore(ctx.out).write(step, finished)
     for item in sampled_traces(finished, ctx.recipe.tracking.traces_per_step):
         ctx.trace(step, trace_of(item))
@@ -144,6 +112,64 @@ async def _evaluate(ctx: StageContext, sampler: VllmSampler, house: House, entry
     count_unjudged(ctx, finished, entry.name)
     ctx.commit(step, {})
     ctx.check_stop()
+
+
+async def _sample(ctx: StageContext, sampler: VllmSampler, house: House, entry: _Audited) -> list[Finished]:
+    """Held-out tasks, training tasks, held-out harnesses: at a time, as the engine is faster with more."""
+    spec, step = ctx.recipe.audit, entry.place + 1
+    tasks, told = read_tasks(task_folder(ctx)), _Told(ctx, entry)
+    parts = []
+    try:
+        async with asyncio.TaskGroup() as group:
+            for split, wanted in (
+                ("heldout", spec.heldout_rollouts_per_task),
+                ("train", spec.train_rollouts_per_task),
+            ):
+                attempts = _attempts(spec, entry, wanted)
+                mine = [task for task in tasks if task.split == split]
+                if not mine or attempts == 0:
+                    why = f"audit.{split}_rollouts_per_task"
+                    ctx.count(f"{split} tasks not evaluated", len(mine), why=why)
+                    continue
+                work = evaluate(
+                    mine,
+                    sampler,
+                    house,
+                    name=f"{entry.name}-{split}",
+                    harness=evaluation_harness(ctx.recipe),
+                    step=step,
+                    attempts=attempts,
+                    seed=ctx.recipe.seed,
+                    on_done=partial(told, split),
+                )
+                parts.append(group.create_task(work))
+            elsewhere = evaluate_heldout_harnesses(
+                ctx,
+                tasks,
+                sampler,
+                house,
+                name=entry.name,
+                step=step,
+                attempts=_attempts(spec, entry, spec.heldout_rollouts_per_task),
+                on_done=partial(told, "held-out harnesses"),
+            )
+            parts.append(group.create_task(elsewhere))
+    except BaseExceptionGroup as errors:
+        raise first_error(errors) from errors
+    return [item for part in parts for item in part.result()]
+
+
+class _Told:
+    """The progress of one policy's parts, in one line."""
+
+    def __init__(self, ctx: StageContext, entry: _Audited) -> None:
+        self._ctx, self._entry = ctx, entry
+        self._parts: dict[str, str] = {}
+
+    def __call__(self, part: str, done: int, total: int) -> None:
+        self._parts[part] = f"{part} {done}/{total}"
+        text = f"{self._entry.name} {', '.join(self._parts.values())}"
+        self._ctx.progress(self._entry.place, self._entry.place + 1, "policy", text)
 
 
 def _attempts(spec: AuditSettings, entry: _Audited, wanted: int) -> int:
