@@ -14,6 +14,8 @@ from mimo.types import SCHEMA, Json
 
 _SOFT = ("code", "tools", "horizon")
 """Parts that do not decide which unfinished work may be continued."""
+_LONGEST = 60
+"""Characters of a value in a reason."""
 _CAUSES = ("params", "horizon", "version", "images", "inputs", "code", "tools", "schema", "stage")
 
 
@@ -110,7 +112,18 @@ def _changed(part: str, old: Json, new: Json) -> Iterator[str]:
             if part in ("inputs", "code"):
                 yield f"{label} {_fate(name, before, after)}"
             else:
-                yield f"{label}: {before.get(name, 'absent')} -> {after.get(name, 'absent')}"
+                yield f"{label}: {_short(before, name)} -> {_short(after, name)}"
+
+
+def _short(values: Mapping[str, Json], name: str) -> str:
+    """A value in a line: a list of mappings (task sources) would fill a page."""
+    if name not in values:
+        return "absent"
+    value = values[name]
+    text = str(value)
+    if len(text) <= _LONGEST:
+        return text
+    return f"a list of {len(value)}" if isinstance(value, list) else f"{text[: _LONGEST - 1]}…"
 
 
 def _fate(name: str, before: Mapping[str, Json], after: Mapping[str, Json]) -> str:
