@@ -71,6 +71,7 @@ def test_a_policy_too_large_for_the_server_and_the_trainer() -> None:
         "runtime.trainer.zero_stage=3",
         "policy.context_tokens=1100",
         "runtime.trainer.micro_batch_tokens=1024",
+        "runtime.sampler.urls=['http://elsewhere:1']",
     ]
     many = made("cluster", *FITS, *split, f"runtime.plan.trainer_gpus={gpus}")
     few = made("cluster", *FITS, *split, f"runtime.plan.trainer_gpus={gpus // 4}")
