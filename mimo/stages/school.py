@@ -98,8 +98,7 @@ class School:
     async def begin(self, start: StartingPolicy, *, publish: bool = True) -> None:
         """Load the newest checkpoint (or keep the start's weights) and bring the sampler to it.
 
-        Without `publish` the weights are exported only: a stage that trains before it samples need not wait
-        for the engine, unless they share GPUs.
+        Without `publish` the weights are exported only; the engine is waited for where it shares the GPUs.
         """
         from mimo.training.checkpoint import TRAINER, newest_checkpoint
 
@@ -208,10 +207,7 @@ class School:
 
     @asynccontextmanager
     async def sampler_asleep(self) -> AsyncIterator[None]:
-        """Inside the block the GPU memory of our own sampler is free, where teachers may be read there.
-
-        Nothing happens where the sampler runs on a CPU, behind a URL, or teachers are read on the CPU.
-        """
+        """Inside the block our own sampler's GPU memory is free, where teachers are read on GPUs."""
         runtime = self._ctx.recipe.runtime
         asked = runtime.trainer.device if runtime.teachers.device == "auto" else runtime.teachers.device
         ours = not runtime.sampler.urls and pick_device(runtime.sampler.device) == "cuda"
@@ -289,11 +285,10 @@ class School:
 
     async def close(self) -> None:
         """Leave the engine awake and close the connection to it, where there is one."""
-        if isinstance(self._sampler, asyncio.Task):
-            return
-        if self._shares_gpus:
-            await samplers_turn(self._sampler)
-        await self._sampler.close()
+        if not isinstance(self._sampler, asyncio.Task):
+            if self._shares_gpus:
+                await samplers_turn(self._sampler)
+            await self._sampler.close()
 
     @property
     def _root(self) -> Path:

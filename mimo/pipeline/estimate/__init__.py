@@ -5,7 +5,7 @@ not in the recipe is an `Assumption` and comes back with the result. docs/plan.m
 """
 
 from mimo.pipeline.estimate.estimate import Estimate, StageEstimate, estimate
-from mimo.pipeline.estimate.fit import Problem
 from mimo.pipeline.estimate.hardware import Hardware, hardware_of
+from mimo.pipeline.estimate.problem import Problem
 
 __all__ = ["Estimate", "Hardware", "Problem", "StageEstimate", "estimate", "hardware_of"]

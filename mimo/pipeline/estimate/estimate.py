@@ -11,12 +11,13 @@ from mimo.pipeline.estimate.assumptions import Assumed, Assumption
 from mimo.pipeline.estimate.count import all_work
 from mimo.pipeline.estimate.cpu_time import CpuTime
 from mimo.pipeline.estimate.disk import kept_bytes, passing_bytes
-from mimo.pipeline.estimate.fit import Problem, find_problems
+from mimo.pipeline.estimate.fit import find_problems
 from mimo.pipeline.estimate.flops import weight_bytes
 from mimo.pipeline.estimate.gpu_time import GpuTime
 from mimo.pipeline.estimate.hardware import Hardware
 from mimo.pipeline.estimate.memory import SamplerMemory, TrainerMemory, sampler_memory, trainer_memory
 from mimo.pipeline.estimate.policy_facts import PolicyFacts, policy_facts
+from mimo.pipeline.estimate.problem import Problem
 from mimo.pipeline.estimate.teachers import Teachers, teachers_of
 from mimo.pipeline.estimate.work import RolloutSize, Work, rollout_size
 from mimo.recipe.models import Recipe

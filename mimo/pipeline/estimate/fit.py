@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,27 +17,14 @@ from mimo.pipeline.estimate.assumptions import Assumed
 from mimo.pipeline.estimate.hardware import Card, Hardware
 from mimo.pipeline.estimate.memory import GIB, TrainerMemory, host_gib, longest_row, trainer_memory
 from mimo.pipeline.estimate.policy_facts import PolicyFacts
+from mimo.pipeline.estimate.problem import Problem
 from mimo.recipe.models import Recipe
-from mimo.types import Json
 
 if TYPE_CHECKING:
     from mimo.pipeline.estimate.estimate import StageEstimate
 
 MOST_GPUS = 65536
 SLOW_S = 6 * 3600.0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Problem:
-    """What keeps the recipe from running as it is written (`stops`), or makes it slow; and what to change."""
-
-    what: str
-    change: str
-    stops: bool = True
-
-    def as_json(self) -> dict[str, Json]:
-        """The same as JSON data."""
-        return {"what": self.what, "change": self.change, "stops": self.stops}
 
 
 def find_problems(
