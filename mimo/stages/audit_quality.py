@@ -23,7 +23,7 @@ from mimo.rollouts.changes import read_changes
 from mimo.rollouts.loop import Finished
 from mimo.rollouts.rates import Rate, mean_score, pass_rate
 from mimo.rollouts.store import RolloutStore
-from mimo.stages.grade import NOTHING, ground_for
+from mimo.stages.graders_view import NOTHING, ground_for
 from mimo.types import Rollout, Rubric, Split, Task
 
 EVERYTHING = Rubric(

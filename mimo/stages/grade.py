@@ -13,31 +13,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mimo.domains import load_domain
 from mimo.domains.base import TaskStore
 from mimo.graders.catalogue import Answer
-from mimo.graders.facts import Facts, facts_of
-from mimo.graders.ground import Ground, ground_of
-from mimo.graders.judge import Judge, JudgeConfig
+from mimo.graders.judge import Judge
 from mimo.graders.ranking import Quality, ranked
 from mimo.graders.ranking_judge import judged_group
 from mimo.graders.rubric import Scores, score
 from mimo.graders.rubric_judge import Seen, judged_answers
-from mimo.recipe.environment import with_environment
-from mimo.recipe.models import Recipe
 from mimo.records import from_line
-from mimo.rollouts.changes import unified_diff
-from mimo.rollouts.loop import Finished, derived_seed
+from mimo.rollouts.loop import derived_seed
 from mimo.rollouts.signal import SampledGroup
 from mimo.stages.base import StageContext
 from mimo.stages.grade_metrics import GradeTally
+from mimo.stages.graders_view import ground_for, passes, seen_of, verified
 from mimo.stages.signal_counts import count_judge
 from mimo.types import Grades, HackFinding, HackVerdict, Rubric, Task
-from sandbox.base import Changes
 
 Audit = Callable[[SampledGroup], Sequence[HackFinding]]
 """A finding for every rollout of a group, in its order."""
-NOTHING = Changes(files=(), capped=False)
 
 
 class Grading:
@@ -92,16 +85,16 @@ class Grading:
         for finding in findings:
             if finding.verdict is not HackVerdict.CLEAN:
                 self._ctx.count(f"hack audit: {finding.verdict}", why=", ".join(finding.routes))
-        self._tally.audit(findings, honest=sum(map(_passes, rows)), passed=sum(map(_verified, rows)))
+        self._tally.audit(findings, honest=sum(map(passes, rows)), passed=sum(map(verified, rows)))
         return replace(group, finished=rows)
 
     def _graded(self, group: SampledGroup) -> SampledGroup:
-        passes = [item for item in group.finished if _passes(item)]
+        passed = [item for item in group.finished if passes(item)]
         if group.method == "grs":
-            return self._by_rubric(group) if passes else group
+            return self._by_rubric(group) if passed else group
         if group.method == "gar":
             judged = sum(item.rollout.verdict is not None for item in group.finished)
-            return self._by_rank(group) if self._tally.routed(len(passes), judged) else group
+            return self._by_rank(group) if self._tally.routed(len(passed), judged) else group
         return group
 
     def _by_rubric(self, group: SampledGroup) -> SampledGroup:
@@ -165,45 +158,6 @@ class Grading:
         return [seen_of(item, ground) for item in group.finished if item.rollout.verdict is not None]
 
 
-def ground_for(task: Task, store: TaskStore, finished: Sequence[Finished]) -> Ground:
-    """The task's side of grading these rollouts."""
-    reference = load_domain(task.domain).reference(task, store)
-    touched = [item.changes for item in finished if item.changes is not None]
-    return ground_of(task, store.snapshot(task), reference, touched)
-
-
-def seen_of(item: Finished, ground: Ground) -> Seen:
-    """A rollout as graders see it; a confirmed hack counts as a failure."""
-    facts = facts_of(item.rollout, item.changes, ground)
-    if facts.passed and not _passes(item):
-        facts = replace(facts, passed=False)
-    return Seen(rollout=item.rollout, facts=facts, diff=unified_diff(item.changes or NOTHING, ground.base))
-
-
-def facts_for(item: Finished, ground: Ground) -> Facts:
-    """The facts of one rollout, without its diff as text."""
-    return facts_of(item.rollout, item.changes, ground)
-
-
-def open_judge(recipe: Recipe) -> Judge | None:
-    """The recipe's grading model, or None where program analysis grades alone."""
-    spec = recipe.grading.judge
-    if spec is None:
-        return None
-    runtime = with_environment(recipe.runtime.judge)
-    assert runtime.url is not None  # the recipe's own check
-    config = JudgeConfig(
-        url=runtime.url,
-        model=spec.model,
-        api_key=runtime.api_key,
-        timeout_s=runtime.timeout_s,
-        retries=spec.retries,
-        max_tokens=spec.max_tokens,
-        concurrency=runtime.concurrency,
-    )
-    return Judge(config)
-
-
 def read_rubrics(folder: Path) -> dict[str, Rubric]:
     """task_id -> rubric of a synthesize-rubrics output; empty where there is none."""
     path = folder / "rubrics.jsonl"
@@ -216,16 +170,6 @@ def read_rubrics(folder: Path) -> dict[str, Rubric]:
 def unaudited(group: SampledGroup) -> list[HackFinding]:
     """No audit: every rollout says so, and is counted."""
     return [HackFinding(verdict=HackVerdict.UNAUDITED) for _ in group.finished]
-
-
-def _verified(item: Finished) -> bool:
-    return item.rollout.verdict is not None and item.rollout.reward == 1.0
-
-
-def _passes(item: Finished) -> bool:
-    """Passes the verifier and is no confirmed hack."""
-    hack = item.rollout.hack
-    return _verified(item) and (hack is None or hack.verdict is not HackVerdict.CONFIRMED)
 
 
 def _with_grades(group: SampledGroup, grades: Mapping[str, Grades]) -> SampledGroup:

@@ -16,7 +16,8 @@ from mimo.stages.base import StageContext, StageResult
 from mimo.stages.collect import Collected, collect
 from mimo.stages.domain_metrics import domain_metrics, last_pass_rates, mixture_note
 from mimo.stages.feed import MixedFeed
-from mimo.stages.grade import Grading, open_judge, read_rubrics
+from mimo.stages.grade import Grading, read_rubrics
+from mimo.stages.graders_view import open_judge
 from mimo.stages.hack_audit import HackAudit
 from mimo.stages.open_school import open_school
 from mimo.stages.rl_metrics import step_metrics, time_metrics

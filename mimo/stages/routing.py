@@ -15,7 +15,7 @@ from mimo.recipe.models import Recipe
 from mimo.rollouts.changes import read_changes
 from mimo.rollouts.loop import Finished
 from mimo.rollouts.store import RolloutStore
-from mimo.stages.grade import ground_for, seen_of
+from mimo.stages.graders_view import ground_for, seen_of
 from mimo.stages.task_audit import TaskFlag, task_flags
 from mimo.types import Criterion, Rubric, Task
 

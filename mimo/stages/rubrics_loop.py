@@ -17,7 +17,7 @@ from mimo.rollouts.store import RolloutStore
 from mimo.run_dir.files import write_atomic
 from mimo.stages.base import StageContext, StageResult
 from mimo.stages.engines import open_house
-from mimo.stages.grade import open_judge
+from mimo.stages.graders_view import open_judge
 from mimo.stages.harness_choice import evaluation_harness
 from mimo.stages.hold import hold
 from mimo.stages.open_school import canary_for

@@ -12,8 +12,9 @@ from mimo.domains.base import TaskStore
 from mimo.graders.rubric import synthesize
 from mimo.rollouts.signal import SampledGroup, learning_signal
 from mimo.stages.base import StageContext
-from mimo.stages.grade import Grading, open_judge, unaudited
+from mimo.stages.grade import Grading, unaudited
 from mimo.stages.grade_metrics import redistribution_metrics
+from mimo.stages.graders_view import open_judge
 from mimo.stages.rl_loop import signal_rules
 from mimo.types import HackFinding, HackVerdict, Rubric
 from tests.mimo.graders.endpoint import endpoint

@@ -112,7 +112,7 @@ def test_a_judges_criteria_join_if_they_tell_attempts_apart(tmp_path: Path) -> N
         recipe = smoke_recipe(
             ["grading.judge={model: m, max_tokens: 10, retries: 0}", f"runtime.judge.url={served.url}"]
         )
-        from mimo.stages.grade import open_judge
+        from mimo.stages.graders_view import open_judge
 
         routed = route(recipe, TaskStore(tmp_path), task, _differing(task), judge=open_judge(recipe))
     assert routed.rubric is not None

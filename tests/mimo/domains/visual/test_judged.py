@@ -15,7 +15,7 @@ from mimo.hacks.scene import Expected, open_scene
 from mimo.harnesses import load_harness
 from mimo.rollouts.loop import Finished
 from mimo.stages.environment_probe import secrets_of
-from mimo.stages.grade import ground_for, seen_of
+from mimo.stages.graders_view import ground_for, seen_of
 from mimo.stages.tasks import visible_tools
 from mimo.types import Context, HackVerdict, Rollout, RolloutStatus, Task, ToolResult, Turn
 from sandbox import Changes
