@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from mimo.domains import load_domain
 from mimo.domains.base import TaskStore
-from mimo.graders.facts import Facts, facts_of
+from mimo.graders.facts import facts_of
 from mimo.graders.ground import Ground, ground_of
 from mimo.graders.judge import Judge, JudgeConfig
 from mimo.graders.rubric_judge import Seen
@@ -37,11 +37,6 @@ def seen_of(item: Finished, ground: Ground) -> Seen:
     if facts.passed and not passes(item):
         facts = replace(facts, passed=False)
     return Seen(rollout=item.rollout, facts=facts, diff=unified_diff(item.changes or NOTHING, ground.base))
-
-
-def facts_for(item: Finished, ground: Ground) -> Facts:
-    """The facts of one rollout, without its diff as text."""
-    return facts_of(item.rollout, item.changes, ground)
 
 
 def open_judge(recipe: Recipe) -> Judge | None:

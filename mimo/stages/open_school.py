@@ -50,19 +50,17 @@ async def open_school(
         if share_gpus(ctx.recipe):
             await trainers_turn(await sampler)
         trainer = await asyncio.to_thread(start_trainer, config)
-    except BaseException:
-        sampler.cancel()
-        raise
-    try:
-        with open_house(ctx, start.model_dir, start.policy) as house:
-            canary = canary_for(ctx, house, start.model_dir)
-            school = School(ctx, stage, trainer, sampler, house, canary, keep=keep, grad_clip=grad_clip)
-            await school.begin(start, publish=publish)
-            yield school
-        await school.close()
+        try:
+            with open_house(ctx, start.model_dir, start.policy) as house:
+                canary = canary_for(ctx, house, start.model_dir)
+                school = School(ctx, stage, trainer, sampler, house, canary, keep=keep, grad_clip=grad_clip)
+                await school.begin(start, publish=publish)
+                yield school
+            await school.close()
+        finally:
+            await asyncio.to_thread(trainer.close)
     finally:
         sampler.cancel()
-        await asyncio.to_thread(trainer.close)
 
 
 async def _connected(server: asyncio.Task[SamplerHandle], reference_dir: Path) -> VllmSampler:

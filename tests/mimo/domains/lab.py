@@ -18,6 +18,26 @@ LIMITS = Limits(
 NOTHING = Changes(files=(), capped=False)
 
 
+def local_boxes(rootfs: Path, task: Task) -> BoxFactory:
+    """Opens boxes of the task, to act in or to be judged in."""
+    limits = BoxLimits(
+        wall_s=90.0, command_s=30.0, memory_mb=512, processes=64, disk_mb=64, output_bytes=16384
+    )
+
+    def open_box(snapshot: Path, mounts: Mapping[str, Path]) -> Sandbox:
+        spec = BoxSpec(
+            rootfs=rootfs,
+            snapshot=snapshot,
+            workdir=task.environment.workdir,
+            env=task.environment.env,
+            limits=limits,
+            readonly=mounts,
+        )
+        return open_sandbox("local", spec)
+
+    return open_box
+
+
 @dataclass(frozen=True, kw_only=True)
 class Lab:
     """A domain with a store, a root file system and boxes; `splits` of its families by name."""
@@ -32,21 +52,7 @@ class Lab:
     made: dict[tuple[str, int, int], Task] = field(default_factory=dict)
 
     def boxes(self, task: Task) -> BoxFactory:
-        def open_box(snapshot: Path, mounts: Mapping[str, Path]) -> Sandbox:
-            limits = BoxLimits(
-                wall_s=90.0, command_s=30.0, memory_mb=512, processes=64, disk_mb=64, output_bytes=16384
-            )
-            spec = BoxSpec(
-                rootfs=self.rootfs,
-                snapshot=snapshot,
-                workdir=task.environment.workdir,
-                env=task.environment.env,
-                limits=limits,
-                readonly=mounts,
-            )
-            return open_sandbox("local", spec)
-
-        return open_box
+        return local_boxes(self.rootfs, task)
 
     def task(self, family: str, level: int, seed: int = 3) -> Task:
         """The family's first task of the level."""

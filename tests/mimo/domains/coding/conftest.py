@@ -11,8 +11,9 @@ import pytest
 from mimo.domains.base import BoxFactory, TaskStore
 from mimo.domains.coding.domain import Coding
 from mimo.types import Json, Limits, Task, Verdict
-from sandbox import BoxLimits, BoxSpec, Changes, FileChange, Sandbox, open_sandbox
+from sandbox import Changes, FileChange, Sandbox
 from sandbox.rootfs import ensure_rootfs
+from tests.mimo.domains.lab import local_boxes
 
 LIMITS = Limits(
     wall_s=120.0, turn_s=30.0, command_s=20.0, memory_mb=512, processes=64, disk_mb=64, output_bytes=16384
@@ -30,21 +31,7 @@ class Lab:
     rootfs: Path
 
     def boxes(self, task: Task) -> BoxFactory:
-        def open_box(snapshot: Path, mounts: Mapping[str, Path]) -> Sandbox:
-            limits = BoxLimits(
-                wall_s=60.0, command_s=30.0, memory_mb=512, processes=64, disk_mb=64, output_bytes=16384
-            )
-            spec = BoxSpec(
-                rootfs=self.rootfs,
-                snapshot=snapshot,
-                workdir=task.environment.workdir,
-                env=task.environment.env,
-                limits=limits,
-                readonly=mounts,
-            )
-            return open_sandbox("local", spec)
-
-        return open_box
+        return local_boxes(self.rootfs, task)
 
     def open(self, task: Task) -> Sandbox:
         return self.boxes(task)(self.store.snapshot(task), {})
