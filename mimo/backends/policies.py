@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -35,6 +35,7 @@ __all__ = [
     "MANIFEST",
     "TIED_MARK",
     "evenly_spaced",
+    "layers_kept",
     "materialise_policy",
     "tokenizer_sha256",
     "tokenizer_size",
@@ -50,6 +51,7 @@ def materialise_policy(
     tokenizer: str | None,
     init: Mapping[str, Json] | None,
     keep_layers: int | None,
+    drop_layers: Sequence[int] | None = None,
     dtype: str,
 ) -> dict[str, Json]:
     """The manifest of the policy in `dest`, written whole if it is not there yet (two writers may race).
@@ -58,6 +60,7 @@ def materialise_policy(
         source: `package:MODULE` (GGUF), `path:DIR`, `hf:ORG/NAME` or `init:NAME` (random, sizes in `init`).
         tokenizer: `builtin:NAME`, `path:DIR`, `hf:ORG/NAME`; None = the source's own.
         keep_layers: that many evenly spaced layers, first and last included; None = all.
+        drop_layers: indices from 0 of the layers to leave out, instead of `keep_layers`; None = none.
         dtype: of the files, `float32` or `bfloat16`.
 
     Returns:
@@ -76,11 +79,13 @@ def materialise_policy(
     try:
         found = find_source(source)
         write_tokenizer(tokenizer, found, partial)
-        if found is not None and keep_layers is None and servable_as_it_is(found, dtype):
+        whole = keep_layers is None and not drop_layers
+        if found is not None and whole and servable_as_it_is(found, dtype):
             tied = copy_weights(found, partial)
         else:
             model = load_model(found) if found else random_model(init or {}, tokenizer_size(partial))
-            _keep_layers(model, keep_layers)
+            if not whole:
+                _shorten(model, keep_layers, drop_layers or ())
             _name_special_tokens(model, partial, overwrite=found is None)
             tied = _untie(model)
             _write_model(model, partial, dtype)
@@ -122,21 +127,38 @@ def _publish(partial: Path, dest: Path, manifest: dict[str, Json]) -> dict[str, 
     return manifest
 
 
-def _keep_layers(model: PreTrainedModel, keep: int | None) -> None:
-    """Drop all but `keep` evenly spaced decoder layers, in place."""
+def _shorten(model: PreTrainedModel, keep: int | None, drop: Sequence[int]) -> None:
+    """Drop all but `keep` evenly spaced decoder layers, or those in `drop`, in place."""
     import torch
 
-    if keep is None:
-        return
     layers = model.get_decoder().layers
-    total = len(layers)
-    if not 1 <= keep <= total:
-        raise RecipeError(f"policy.keep_layers is {keep}; the policy has {total} layers")
-    kept = evenly_spaced(total, keep)
+    kept = layers_kept(len(layers), keep, drop)
     model.get_decoder().layers = torch.nn.ModuleList([layers[i] for i in kept])
-    model.config.num_hidden_layers = keep
+    model.config.num_hidden_layers = len(kept)
     if getattr(model.config, "layer_types", None):
         model.config.layer_types = [model.config.layer_types[i] for i in kept]
+
+
+def layers_kept(total: int, keep: int | None, drop: Sequence[int]) -> list[int]:
+    """Indices of the layers that a policy of `total` layers keeps, ascending.
+
+    Raises:
+        RecipeError: the policy has no such layer or number of layers, or none would be left.
+    """
+    if keep is not None:
+        if not 1 <= keep <= total:
+            raise RecipeError(f"policy.keep_layers is {keep}; the policy has {total} layers")
+        return evenly_spaced(total, keep)
+    if absent := sorted(place for place in drop if not 0 <= place < total):
+        raise RecipeError(
+            f"policy.drop_layers names layer {absent[0]}; the policy has layers 0 to {total - 1}"
+        )
+    kept = [place for place in range(total) if place not in set(drop)]
+    if not kept:
+        raise RecipeError(
+            f"policy.drop_layers names all {total} layers of the policy; one at least must stay"
+        )
+    return kept
 
 
 def evenly_spaced(total: int, keep: int) -> list[int]:

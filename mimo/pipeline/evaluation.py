@@ -52,7 +52,7 @@ def open_evaluation(
     attempts = max(settings.heldout_rollouts_per_task, settings.train_rollouts_per_task, 1)
     named = (
         f"policy.source={json.dumps(f'path:{model}')}",
-        *(f"policy.{key}=null" for key in ("tokenizer", "keep_layers", "init")),
+        *(f"policy.{key}=null" for key in ("tokenizer", "keep_layers", "drop_layers", "init")),
         f"stages=[{', '.join(STAGES)}]",
         f"audit.base_rollouts_per_task={attempts}",
     )

@@ -46,6 +46,8 @@ class Policy(Section):
     """Tokenizer; null = the policy's own; builtin:small-2048 for init: policies."""
     keep_layers: Count | None
     """Number of layers to keep, evenly spaced; null = all."""
+    drop_layers: Many[Whole] | None
+    """Layers to leave out, by index from 0, instead of `keep_layers`; null = none."""
     init: InitSizes | None
     """Sizes of an init: policy; null for every other source."""
     dtype: Literal["bfloat16", "float32"]
@@ -64,6 +66,17 @@ class Policy(Section):
             raise ValueError(
                 f"`init` is set, but source {self.source} brings its own weights; set init: null"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _layers_are_told_once(self) -> Policy:
+        dropped = self.drop_layers or ()
+        if dropped and self.keep_layers is not None:
+            raise ValueError(
+                "`keep_layers` and `drop_layers` both choose the layers; set one of them to null"
+            )
+        if len(set(dropped)) < len(dropped):
+            raise ValueError("drop_layers names a layer twice")
         return self
 
 

@@ -89,7 +89,7 @@ async def _train(
         if stop:
             _note_band(ctx, spec, rate, step + 1)
             ctx.plan(step + 1)
-        if stop or (step + 1) % spec.checkpoint_every == 0 or step + 1 == spec.steps:
+        if stop or school.checkpoint_due(step + 1, every=spec.checkpoint_every, last=spec.steps):
             school.checkpoint(step + 1, {})
             ctx.check_stop()
         if stop:

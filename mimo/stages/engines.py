@@ -36,6 +36,7 @@ def base_policy(ctx: StageContext) -> Path:
         tokenizer=policy.tokenizer,
         init=None if policy.init is None else policy.init.model_dump(),
         keep_layers=policy.keep_layers,
+        drop_layers=policy.drop_layers,
         dtype=policy.dtype,
     )
     return folder

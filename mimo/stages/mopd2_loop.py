@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from mimo.algo.length_penalty import LengthPenalty
-from mimo.backends.base import LossSpec
 from mimo.domains.base import share_kind
 from mimo.errors import StageFailed
 from mimo.recipe.models import Recipe
@@ -28,7 +27,7 @@ from mimo.stages.mopd2_signal import (
 from mimo.stages.open_school import open_school
 from mimo.stages.rl_loop import signal_rules
 from mimo.stages.rl_records import sampled_traces, trace_of
-from mimo.stages.rl_sequences import rl_sequences
+from mimo.stages.rl_sequences import rl_loss, rl_sequences
 from mimo.stages.school import School
 from mimo.stages.signal_counts import count_clipped, count_rollouts
 from mimo.stages.start import StartingPolicy, checkpoint_policy, starting_policy
@@ -119,7 +118,7 @@ async def _learn(
     scored_s = time.monotonic() - began
     signal = distil_signal(scored, rules)
     if signal.trained:
-        loss, rate = loss_spec(ctx.recipe), ctx.recipe.mopd2.learning_rate
+        loss, rate = rl_loss(ctx.recipe, temperature=TEMPERATURE), ctx.recipe.mopd2.learning_rate
         metrics = await school.train(step + 1, rl_sequences(signal.trained), loss, rate)
         metrics |= await school.publish(step + 1)
     else:
@@ -158,19 +157,6 @@ def _sample_metrics(ctx: StageContext, samples: Sequence[Sample]) -> dict[str, f
         "tokens/generated": float(sum(rollout.generated_tokens for rollout in rollouts)),
     }
     return metrics | ({"rollouts/pass_rate_all": sum(judged) / len(judged)} if judged else {})
-
-
-def loss_spec(recipe: Recipe) -> LossSpec:
-    """The masked importance loss with rl-mixed's bounds."""
-    mask = recipe.rl_mixed.mask
-    return LossSpec(
-        kind="rl",
-        temperature=TEMPERATURE,
-        positive_low=mask.positive_low,
-        positive_high=mask.positive_high,
-        negative_low=mask.negative_low,
-        negative_high=mask.negative_high,
-    )
 
 
 def distil_rules(recipe: Recipe, tasks: Sequence[Task]) -> DistilRules:

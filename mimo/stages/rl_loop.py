@@ -65,8 +65,9 @@ async def _train(ctx: StageContext) -> StageResult:
             metrics["time/grade_share"] = metrics["time/grade_s"] / step_s
             metrics |= domain_metrics(collected, tasks)
             ctx.log(step + 1, metrics)
-            school.checkpoint(step + 1, {"cursors": dict[str, Json](feed.cursors)})
-            ctx.check_stop()
+            if school.checkpoint_due(step + 1, every=spec.checkpoint_every, last=spec.steps):
+                school.checkpoint(step + 1, {"cursors": dict[str, Json](feed.cursors)})
+                ctx.check_stop()
         school.finish()
     rates = last_pass_rates(RolloutStore(ctx.out), tasks)
     return StageResult(headline=_headline(ctx.out) | rates, notes=(mixture,))

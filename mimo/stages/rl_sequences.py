@@ -1,10 +1,12 @@
-"""Trained contexts as the sequences of a batch."""
+"""Trained contexts as the sequences of a batch, and the loss of a reinforcement step over them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mimo.backends.base import LossSpec
+from mimo.recipe.models import Recipe
 from mimo.rollouts.signal import TrainedRollout
 
 if TYPE_CHECKING:
@@ -33,3 +35,16 @@ def rl_sequences(trained: Sequence[TrainedRollout]) -> list[TrainSequence]:
             )
         )
     return rows
+
+
+def rl_loss(recipe: Recipe, *, temperature: float) -> LossSpec:
+    """Masked importance sampling at the rollouts' `temperature`, in the bounds of `rl_mixed.mask`."""
+    mask = recipe.rl_mixed.mask
+    return LossSpec(
+        kind="rl",
+        temperature=temperature,
+        positive_low=mask.positive_low,
+        positive_high=mask.positive_high,
+        negative_low=mask.negative_low,
+        negative_high=mask.negative_high,
+    )

@@ -21,7 +21,7 @@ from mimo.rollouts.house import House
 from mimo.rollouts.signal import TrainedRollout
 from mimo.run_dir.files import write_json
 from mimo.stages.base import StageContext
-from mimo.stages.rl_sequences import rl_sequences
+from mimo.stages.rl_sequences import rl_loss, rl_sequences
 from mimo.stages.signal_counts import count_masked_tokens
 from mimo.stages.start import StartingPolicy
 from mimo.stages.turns import samplers_turn, share_gpus, trainers_turn
@@ -150,16 +150,7 @@ class School:
         self, step: int, trained: Sequence[TrainedRollout], learning_rate: float
     ) -> dict[str, float]:
         """One masked importance-sampling step; each group's prompt is computed once."""
-        recipe = self._ctx.recipe
-        mask = recipe.rl_mixed.mask
-        loss = LossSpec(
-            kind="rl",
-            temperature=recipe.sampling.temperature,
-            positive_low=mask.positive_low,
-            positive_high=mask.positive_high,
-            negative_low=mask.negative_low,
-            negative_high=mask.negative_high,
-        )
+        loss = rl_loss(self._ctx.recipe, temperature=self._ctx.recipe.sampling.temperature)
         return await self.train(step, rl_sequences(trained), loss, learning_rate)
 
     def note_untrained(self, step: int, *, limit: int | None) -> None:
@@ -242,6 +233,10 @@ class School:
         """Raise what an engine that is coming up failed with, before more is computed."""
         if isinstance(self._sampler, asyncio.Task) and self._sampler.done():
             self._sampler.result()
+
+    def checkpoint_due(self, step: int, *, every: int, last: int) -> bool:
+        """Whether to write the checkpoint of `step`: each `every` steps, at the `last`, or to stop now."""
+        return step % every == 0 or step == last or self._ctx.should_stop()
 
     def checkpoint(self, step: int, state: Mapping[str, Json]) -> None:
         """Write the checkpoint of `step`, then commit it; older ones beyond the recipe's number go."""

@@ -23,6 +23,8 @@ from mimo.errors import EngineFailed
 from mimo.recipe.models import Canary as CanarySettings
 
 Part = Literal["head", "layers"]
+Logprobs = Sequence[Sequence[float]]
+"""Per sequence, of each token but the first."""
 _PARTS: tuple[Part, ...] = ("head", "layers")
 PERTURBED_VERSION = -1
 """Weight version of a perturbed checkpoint; no rollout is ever sampled from it."""
@@ -80,19 +82,25 @@ class Canary:
             EngineFailed: the perturbation is not seen, or the weights do not agree after it.
         """
         await update_engine(sampler, folder, version)
-        first = await self.measure(trainer, sampler)
+        ours = await self._ours(trainer)  # once: these weights stay, and a folder is read anew each time
+        first = await self._agreement(ours, sampler)
         if self._exact:
             return self.judge(first, version)
         self.noise_floor = first.mean
         self.bound = max(first.mean * self._settings.bfloat16_noise_multiple, self._settings.float32_mean)
         for part in _PARTS:
-            await self._see_perturbation(trainer, sampler, folder, part)
+            await self._see_perturbation(ours, sampler, folder, part)
         await update_engine(sampler, folder, version)
-        return self.judge(await self.measure(trainer, sampler), version)
+        return self.judge(await self._agreement(ours, sampler), version)
 
     async def measure(self, trainer: Scorer, sampler: Sampler) -> Agreement:
         """Score the sequences on both, one engine after the other (they may share cores)."""
-        ours = await asyncio.to_thread(trainer.score, self.sequences, temperature=1.0)
+        return await self._agreement(await self._ours(trainer), sampler)
+
+    async def _ours(self, trainer: Scorer) -> Logprobs:
+        return await asyncio.to_thread(trainer.score, self.sequences, temperature=1.0)
+
+    async def _agreement(self, ours: Logprobs, sampler: Sampler) -> Agreement:
         theirs = await asyncio.gather(*(sampler.score(ids, temperature=1.0) for ids in self.sequences))
         gaps = [
             abs(a - b)
@@ -120,13 +128,13 @@ class Canary:
             )
         return found
 
-    async def _see_perturbation(self, trainer: Scorer, sampler: Sampler, folder: Path, part: Part) -> None:
+    async def _see_perturbation(self, ours: Logprobs, sampler: Sampler, folder: Path, part: Part) -> None:
         perturbed = folder.with_name(f"{folder.name}.perturbed")
         relative = self._settings.perturbation
         try:
             await asyncio.to_thread(perturb, folder, perturbed, part, relative=relative, seed=self._seed)
             await update_engine(sampler, perturbed, PERTURBED_VERSION)
-            seen = await self.measure(trainer, sampler)
+            seen = await self._agreement(ours, sampler)
         finally:
             shutil.rmtree(perturbed, ignore_errors=True)
         assert self.bound is not None

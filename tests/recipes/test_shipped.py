@@ -115,11 +115,12 @@ def test_more_steps_are_the_same_work(name: str) -> None:
 
 
 def test_flash_is_the_smaller_one() -> None:
-    """On one GPU and on the laptop two thirds of the layers, by keep_layers; a layer less at random."""
+    """On one GPU 20 layers, evenly spaced; on the laptop 20 of 30, chosen; a layer less at random."""
     for profile in ("single", "laptop"):
         pro, flash = (load_recipe(name, profile=profile).model.policy for name in ("pro", "flash"))
         assert pro.source == flash.source
-        assert (pro.keep_layers, flash.keep_layers) == (None, 20)
+        assert (pro.keep_layers, pro.drop_layers) == (None, None)
+        assert (flash.keep_layers, len(flash.drop_layers or ())) in ((20, 0), (None, 10))
     pro, flash = (load_recipe(name, profile="smoke").model.policy for name in ("pro", "flash"))
     assert pro.init is not None
     assert flash.init is not None

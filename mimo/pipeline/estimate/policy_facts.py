@@ -16,8 +16,10 @@ from functools import cache
 from pathlib import Path
 from typing import cast
 
+from mimo.backends.policies import layers_kept
 from mimo.errors import RecipeError
 from mimo.recipe.models import Recipe
+from mimo.recipe.sections import Policy
 from mimo.types import Json
 
 BUILTIN_VOCABULARY = {"builtin:small-2048": 2048}
@@ -109,7 +111,7 @@ def policy_facts(recipe: Recipe) -> PolicyFacts | None:
             return None
         config, origin = found
     facts = facts_of(config, source=policy.source, known_from=origin)
-    return facts if policy.keep_layers is None else _shortened(facts, policy.keep_layers)
+    return _shortened(facts, policy)
 
 
 def facts_of(config: Mapping[str, Json], *, source: str, known_from: str) -> PolicyFacts:
@@ -220,10 +222,11 @@ def _random(recipe: Recipe) -> Mapping[str, Json]:
     }
 
 
-def _shortened(facts: PolicyFacts, keep: int) -> PolicyFacts:
-    """The facts with `keep` of the layers (kinds of layers in the same proportion)."""
-    if keep > facts.layers:
-        raise RecipeError(f"policy.keep_layers is {keep}; {facts.source} has {facts.layers} layers")
+def _shortened(facts: PolicyFacts, policy: Policy) -> PolicyFacts:
+    """The facts with the layers that the recipe keeps (kinds of layers in the same proportion)."""
+    if policy.keep_layers is None and policy.drop_layers is None:
+        return facts
+    keep = len(layers_kept(facts.layers, policy.keep_layers, policy.drop_layers or ()))
     share = keep / facts.layers
     return replace(
         facts,

@@ -130,6 +130,20 @@ def test_kept_layers_are_the_sources(make_policy: Callable[[int], Path], tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["p"]
 
 
+def test_dropped_layers_are_the_named_ones(make_policy: Callable[[int], Path], tmp_path: Path) -> None:
+    source = load_file(make_policy(0) / "model.safetensors")
+    make(f"path:{make_policy(0)}", tmp_path / "p", drop_layers=(1,), dtype="bfloat16")
+    kept = load_file(tmp_path / "p" / "model.safetensors")
+    name = "model.layers.{}.mlp.up_proj.weight"
+    assert torch.equal(kept[name.format(1)], source[name.format(2)].bfloat16())
+    assert name.format(2) not in kept
+    assert len(true_logprobs(tmp_path / "p", [3, 4, 5])) == 2
+    for drop, said in (((0, 3), "names layer 3; the policy has layers 0 to 2"), ((2, 0, 1), "all 3 layers")):
+        with pytest.raises(RecipeError, match=said):
+            make(f"path:{make_policy(0)}", tmp_path / "q", drop_layers=drop)
+    assert [path.name for path in tmp_path.iterdir()] == ["p"]
+
+
 @pytest.mark.parametrize(
     ("source", "kind", "said"),
     [

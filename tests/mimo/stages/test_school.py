@@ -17,7 +17,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from mimo.backends.base import LossSpec, TrainReport
-from mimo.errors import EngineFailed, MachineLacks, StageFailed
+from mimo.errors import EngineFailed, MachineLacks, StageFailed, StoppedSafely
 from mimo.recipe.loader import load_recipe
 from mimo.recipe.models import Canary as CanarySettings
 from mimo.run_dir.files import read_lines
@@ -67,6 +67,7 @@ class Lessons:
     name: ClassVar[str] = "rl-mixed"
     fails_after: int = 0
     full_at: int = 0
+    every: int = 1
 
     def run(self, ctx: StageContext) -> StageResult:
         ctx.plan(STEPS)
@@ -85,7 +86,9 @@ class Lessons:
             metrics = await school.train(step + 1, rows, LossSpec(kind="rl"), 0.1)
             metrics |= await school.publish(step + 1)
             ctx.log(step + 1, metrics | {"cursor": float(school.state_int("cursor"))})
-            school.checkpoint(step + 1, {"cursor": step + 1})
+            if school.checkpoint_due(step + 1, every=self.every, last=STEPS):
+                school.checkpoint(step + 1, {"cursor": step + 1})
+                ctx.check_stop()
             if self.fails_after == step + 1:
                 raise StageFailed("interrupted")
         school.finish()
@@ -221,4 +224,23 @@ def test_a_full_disk_in_a_checkpoint_is_one_clear_error_and_the_next_start_goes_
     broken.run()
     assert_same_end(broken, whole)
     assert not [item for item in broken.heard if item["kind"] in ("rewind", "count")]
+    assert [row["step"] for row in read_lines(broken.folder / "metrics.jsonl")] == list(range(1, STEPS + 1))
+
+
+def test_steps_between_two_checkpoints_are_trained_again_and_a_stop_waits_for_none(
+    running: Callable[[str, int], Running],
+) -> None:
+    whole = running("whole", 0)
+    whole.run()
+    broken = running("broken", 0)
+    broken.stage = Lessons(fails_after=3, every=2)  # type: ignore[assignment]
+    with pytest.raises(StageFailed, match="interrupted"):
+        broken.run()
+    assert [row["step"] for row in read_lines(broken.folder / "metrics.jsonl")] == [1, 2]
+    broken.stage = Lessons(every=2)  # type: ignore[assignment]
+    with pytest.raises(StoppedSafely, match="after step 3 was saved"):
+        broken.run(stop=True)
+    broken.run()
+    assert_same_end(broken, whole)
+    assert [item["step"] for item in broken.heard if item["kind"] == "commit"] == [2, 3, 4, 5]
     assert [row["step"] for row in read_lines(broken.folder / "metrics.jsonl")] == list(range(1, STEPS + 1))

@@ -59,6 +59,10 @@ def test_kept_layers_shrink_the_body_alone() -> None:
     assert cut is not None
     assert (cut.layers, cut.embeddings) == (20, whole.embeddings)
     assert cut.body == pytest.approx(whole.body * 20 / 30)
+    spaced = policy_facts(load_recipe("pro", profile="laptop", overrides=["policy.keep_layers=20"]).model)
+    assert spaced == cut
+    with pytest.raises(RecipeError, match="drop_layers names layer 30; the policy has layers 0 to 29"):
+        policy_facts(load_recipe("pro", profile="laptop", overrides=["policy.drop_layers=[3, 30]"]).model)
     with pytest.raises(RecipeError, match="has 30 layers"):
         policy_facts(load_recipe("pro", profile="laptop", overrides=["policy.keep_layers=31"]).model)
 
