@@ -16,6 +16,7 @@ import httpx
 
 from mimo.backends.base import SamplerConfig
 from mimo.backends.guardian import Guarded
+from mimo.backends.malloc import with_huge_pages
 from mimo.errors import EngineFailed, MachineLacks
 
 NEEDED_ROUTES = (
@@ -138,6 +139,7 @@ def environment(config: SamplerConfig, base: Mapping[str, str]) -> dict[str, str
         # Threads that wait must not burn the cores that the trainer or the sandboxes need.
         env.setdefault("OMP_WAIT_POLICY", "passive")
         env["VLLM_TARGET_DEVICE"] = "cpu"
+        env = with_huge_pages(env, keep_freed=True)
     return env
 
 

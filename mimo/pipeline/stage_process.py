@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+from mimo.backends.malloc import with_huge_pages
 from mimo.pipeline.channel import Channel, Message
 from mimo.pipeline.context import StageSpec
 from mimo.pipeline.processes import LABEL, end_leftovers
@@ -106,6 +107,6 @@ class StageProcess:
 
 
 def _environment(label: str) -> dict[str, str]:
-    env = clean_environment(os.environ)
+    env = with_huge_pages(clean_environment(os.environ), keep_freed=False)
     paths = [str(_ROOT), *filter(None, [env.get("PYTHONPATH")])]
     return {**env, LABEL: label, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}

@@ -78,7 +78,8 @@ def test_the_environment_is_offline_and_silent() -> None:
     assert "VLLM_RPC_BASE_PATH" not in env
     assert (env["TORCHDYNAMO_DISABLE"], env["OMP_WAIT_POLICY"]) == ("1", "passive")
     assert environment(CPU, {"OMP_WAIT_POLICY": "active"})["OMP_WAIT_POLICY"] == "active"
-    assert "TORCHDYNAMO_DISABLE" not in environment(CUDA, {})
+    assert "glibc.malloc.hugetlb=1" in env["GLIBC_TUNABLES"]
+    assert {"TORCHDYNAMO_DISABLE", "GLIBC_TUNABLES"}.isdisjoint(environment(CUDA, {}))
 
 
 @pytest.mark.parametrize(
