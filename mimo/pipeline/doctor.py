@@ -54,6 +54,7 @@ def examine(home: Path | None = None) -> Diagnosis:
         ),
         doctor_machine.processor(),
         _memory(machine),
+        doctor_machine.huge_pages(),
         doctor_machine.open_files(),
         doctor_machine.ports(),
         _sandbox(),

@@ -63,6 +63,28 @@ def pip_here() -> Finding:
     return lack("pip", "not installed: tasks between releases cannot be fetched", remedy)
 
 
+def huge_pages(
+    setting: Path = Path("/sys/kernel/mm/transparent_hugepage/enabled"), malloc: str = platform.libc_ver()[0]
+) -> Finding:
+    """Whether what computes on the CPU gets the huge pages it asks for (`mimo.backends.malloc`)."""
+    if malloc != "glibc":
+        found = "not asked for: only glibc's malloc is told to"
+        remedy = "a system with glibc; with a GPU it does not matter"
+        return Finding(what="huge pages", level="note", found=found, remedy=remedy)
+    try:
+        chosen = setting.read_text(encoding="utf-8")
+    except OSError:
+        chosen = "[never], the kernel has none"
+    if "[never]" not in chosen:
+        return Finding(what="huge pages", level="ok", found=chosen.strip())
+    return Finding(
+        what="huge pages",
+        level="note",
+        found=f"{chosen.strip()}: training and sampling on the CPU may take twice the time",
+        remedy=f"as root: echo madvise > {setting}; with a GPU it does not matter",
+    )
+
+
 def open_files(limits: tuple[int, int] | None = None) -> Finding:
     """How many files one process may have open."""
     soft, hard = limits or resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -58,6 +58,25 @@ def test_open_files(limits: tuple[int, int], level: str, word: str | None) -> No
     assert word is None or word in str(found.remedy)
 
 
+@pytest.mark.parametrize(
+    ("setting", "malloc", "level"),
+    [
+        ("always [madvise] never", "glibc", "ok"),
+        ("[always] madvise never", "glibc", "ok"),
+        ("always madvise [never]", "glibc", "note"),
+        (None, "glibc", "note"),
+        ("[always] madvise never", "", "note"),
+    ],
+)
+def test_huge_pages(tmp_path: Path, setting: str | None, malloc: str, level: str) -> None:
+    file = tmp_path / "enabled"
+    if setting is not None:
+        file.write_text(f"{setting}\n")
+    found = doctor_machine.huge_pages(file, malloc)
+    assert found.level == level
+    assert level == "ok" or found.remedy
+
+
 def test_ports() -> None:
     assert doctor_machine.ports().level == "ok"
     foreign = doctor_machine.ports("192.0.2.1")  # an address that no interface has
