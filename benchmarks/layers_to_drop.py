@@ -75,6 +75,8 @@ def main() -> None:
             options.source, whole, tokenizer=None, init=None, keep_layers=None, dtype="bfloat16"
         )
         policy = Shortened(load_model(whole), sequences, options.budget)
+    if not 1 <= options.drop < policy.total:
+        parser.error(f"--drop is {options.drop}; the policy has {policy.total} layers, one must stay")
     kept = list(range(policy.total))
     print(f"all {policy.total} layers: {policy.loss(kept):.3f}")
     for _ in range(options.drop):

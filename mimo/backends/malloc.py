@@ -1,10 +1,9 @@
 """glibc's malloc for processes that compute on a CPU: huge pages, and freed memory kept for the next step.
 
-Activations and gradients are gigabytes of fresh 4 KiB pages in every step. Inside a virtual machine their
-address translation is most of the work as soon as the host's memory is scattered: the same step of a 90M
-policy took 4 s or 9 s then, 3.5 s either way with the settings below (docs/development.md). Where the kernel
-gives no huge pages (`/sys/kernel/mm/transparent_hugepage/enabled` says never), or malloc is another one,
-nothing changes.
+Activations and gradients are gigabytes of 4 KiB pages in every step. On a virtual machine the same step of a
+90M policy took 4 s or 9 s, for an hour at a time, and 3.5 s with the settings below (docs/training.md). Where
+the kernel gives no huge pages (`/sys/kernel/mm/transparent_hugepage/enabled` says never), or malloc is
+another one, nothing changes.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def layers_kept(total: int, keep: int | None, drop: Sequence[int]) -> list[int]:
         raise RecipeError(
             f"policy.drop_layers names layer {absent[0]}; the policy has layers 0 to {total - 1}"
         )
-    kept = [place for place in range(total) if place not in set(drop)]
+    kept = sorted(set(range(total)) - set(drop))
     if not kept:
         raise RecipeError(
             f"policy.drop_layers names all {total} layers of the policy; one at least must stay"
